@@ -1,0 +1,87 @@
+// The local session's socket: whole messages between processes of one host,
+// with descriptors of shared memory beside them, the peer's credentials, and
+// its life: the socket ends when the peer's process does. A seam: a unix
+// SOCK_SEQPACKET socket in production (unix_socket.h), a queue in the
+// simulator.
+//
+// Threading and lifetime as in byte_stream.h.
+
+#ifndef FIRNKV_CLIENT_TRANSPORT_LOCAL_SOCKET_H_
+#define FIRNKV_CLIENT_TRANSPORT_LOCAL_SOCKET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/transport/shared_memory.h"
+
+namespace firnkv {
+
+struct PeerCredentials {
+  std::uint32_t uid = 0;
+  std::int32_t pid = 0;
+  // The peer is in this process's own user namespace and its uid is not the
+  // overflow uid: only then may a uid map speak for it (rule S2).
+  bool uid_trusted = false;
+  // The peer holds capabilities by which it could write what it may read
+  // (rule P10).
+  bool privileged = false;
+};
+
+class LocalSocket {
+ public:
+  // Closes; no callback runs after return (unless called from inside one).
+  virtual ~LocalSocket() = default;
+
+  // Callbacks of one socket never overlap. Set once, right after connect or
+  // accept.
+  struct Callbacks {
+    // One whole message, at most kMaxSessionMessageBytes; `memory` is null
+    // where no descriptor came with it. Unexpected descriptors (more than one,
+    // not memory) have been closed and the message is not delivered: the socket
+    // closes (rule S4).
+    absl::AnyInvocable<void(std::string message,
+                            std::shared_ptr<SharedMemory> memory)>
+        on_message;
+    // Once: the peer is gone, or Close was called.
+    absl::AnyInvocable<void(absl::Status)> on_closed;
+  };
+  virtual void Start(Callbacks callbacks) = 0;
+
+  // Queues one message; RESOURCE_EXHAUSTED where the peer does not read (the
+  // caller closes it). `memory` may be null; the socket keeps it until it has
+  // been sent.
+  virtual absl::Status Send(std::string message,
+                            std::shared_ptr<SharedMemory> memory) = 0;
+
+  virtual void Close() = 0;
+
+  virtual const PeerCredentials& credentials() const = 0;
+};
+
+class LocalListener {
+ public:
+  virtual ~LocalListener() = default;
+};
+
+class LocalSockets {
+ public:
+  virtual ~LocalSockets() = default;
+
+  virtual absl::StatusOr<std::unique_ptr<LocalSocket>> Connect(
+      std::string_view path) = 0;
+
+  // Mode 0666: who may do what is decided by credentials. Replaces a dead
+  // socket file, refuses a live one.
+  virtual absl::StatusOr<std::unique_ptr<LocalListener>> Listen(
+      std::string_view path,
+      absl::AnyInvocable<void(std::unique_ptr<LocalSocket>)> on_accept) = 0;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_CLIENT_TRANSPORT_LOCAL_SOCKET_H_

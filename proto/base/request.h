@@ -1,0 +1,66 @@
+// What every request carries, frame or RPC, and the handshake that comes before
+// the first one.
+
+#ifndef FIRNKV_PROTO_BASE_REQUEST_H_
+#define FIRNKV_PROTO_BASE_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/base/id.h"
+
+namespace firnkv {
+
+// The wire contract as a whole. A peer speaks a range; both take the highest
+// common one.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kOldestProtocolVersion = 1;
+
+// Whose work this is, for budgets: foreground may borrow from the others, never
+// the reverse. Numbers are wire format.
+enum class TrafficClass : std::uint8_t {
+  kForeground = 1,
+  kBackgroundWrite = 2,
+  kWarmUp = 3,
+  kRebuild = 4,
+};
+
+struct RequestHeader {
+  // Left until the caller's deadline when it sent this. Durations cross the
+  // wire, instants never do.
+  absl::Duration remaining;
+  TrafficClass traffic = TrafficClass::kForeground;
+  TraceId trace;
+  // One of the two says who asks: the session on a node's own unix sockets
+  // (rule S3), the token everywhere else (token.h).
+  SessionId session;
+  std::string token;
+  std::uint32_t protocol = kProtocolVersion;
+};
+
+// INVALID_ARGUMENT or FAILED_PRECONDITION with what is wrong: no time left or
+// more than kLongestDeadline, unknown class, foreign protocol version, token
+// over its bound.
+absl::Status Validate(const RequestHeader& header);
+
+// First message of every connection, both ways.
+struct Handshake {
+  std::uint32_t oldest_protocol = kOldestProtocolVersion;
+  std::uint32_t newest_protocol = kProtocolVersion;
+  // Zero from a client that has not met a cluster yet.
+  ClusterId cluster;
+  // HandshakeTestVector() of the sender's build.
+  BlockKey test_vector;
+};
+
+// The version to speak; or why not, for the peer's log and ours: a wrong
+// cluster, no common version, a different recipe.
+absl::StatusOr<std::uint32_t> Agree(const Handshake& ours,
+                                    const Handshake& theirs);
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_PROTO_BASE_REQUEST_H_
