@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
 
 namespace firnkv {
 
@@ -17,7 +17,7 @@ inline absl::Status Annotate(const absl::Status& status,
                              std::string_view context) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
-                      absl::StrCat(context, ": ", status.message()));
+                      StrCat(context, ": ", status.message()));
 }
 
 }  // namespace firnkv
