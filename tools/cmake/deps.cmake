@@ -14,7 +14,8 @@
 #   firnkv::grpc        gRPC C++ with reflection
 #   firnkv::rocksdb     RocksDB
 #   firnkv::ucx         UCX: ucp and ucs
-#   firnkv::prometheus  prometheus-cpp: core and the pull exposer
+#   firnkv::prometheus  prometheus-cpp: core
+#   firnkv::httplib     cpp-httplib: /metrics, /healthz, /configz
 #   CLI11::CLI11  benchmark::benchmark
 
 find_package(Threads REQUIRED)
@@ -54,5 +55,7 @@ if(NOT FIRNKV_SANITIZE)
   # everywhere, and takes seconds a link.
   firnkv_pkg_config(rocksdb rocksdb)
   firnkv_pkg_config(ucx ucx)
-  firnkv_pkg_config(prometheus prometheus-cpp-core prometheus-cpp-pull)
+  # The serialiser only: the exposer of -pull serves /metrics and nothing else.
+  firnkv_pkg_config(prometheus prometheus-cpp-core)
+  firnkv_pkg_config(httplib cpp-httplib)
 endif()

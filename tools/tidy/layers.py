@@ -40,7 +40,7 @@ BOUNDARIES = [
      "UCX stays in client/transport"),
     (r"liburing(/.*|\.h)", r"(server/io|client/transport)/.*",
      "liburing stays in server/io and client/transport"),
-    (r"(yaml-cpp|spdlog|prometheus)/.*", r"server/base/.*|tools/.*",
+    (r"(yaml-cpp|spdlog|prometheus)/.*|httplib\.h", r"server/base/.*|tools/.*",
      "this library stays in server/base"),
     (r"CLI/.*", r"server/bin/.*|tools/.*",
      "command lines are read in server/bin and tools"),
@@ -104,8 +104,7 @@ def boundary_violation(path, included):
 def check_include(tree, path, number, quoted, included):
     if quoted and "/" not in included:
         tree.report(path, number, f'"{included}" is no path from the root',
-                    "include it as \"folder/file.h\"")
-        return
+                    "include it as \"folder/file.h\", an outside one in <>")
     boundary = boundary_violation(path, included)
     if boundary:
         tree.report(path, number, f"includes {included}", boundary)
