@@ -1,0 +1,140 @@
+// The Client: one worker's way into the pool. Thin: no configuration file, no
+// global state, no signal handler, no thread left after Close, no abort.
+//
+//     firnkv::ClientOptions options;                  // options.h
+//     auto client = firnkv::Client::Connect(options);
+//     auto granite = (*client)->OpenNamespace({.name = "granite", ...});
+//     (*client)->Read({...});                         // read.h
+//     (*client)->Write({...});                        // write.h
+//
+// Every call is a batch, has a deadline, and comes in two forms of one
+// implementation: the blocking one waits for the other. Outcomes by block stand
+// in the caller's own structs beside their buffers.
+//
+// A node that goes away is looked for in the background; calls are kUnavailable
+// or served from elsewhere meanwhile. An invariant of the SDK's own that turns
+// out broken poisons the Client: one log line, every later call kUnavailable.
+//
+// Threading. All methods may be called from any thread; blocking ones never
+// from a callback of the Client, and the destructor neither. In a forked child
+// every call is kUnavailable and every destructor does nothing (rule S6).
+//
+// Ownership. The caller owns the Client; spans and buffers of a request stay
+// the caller's and alive until the request's last callback.
+
+#ifndef FIRNKV_CLIENT_CLIENT_H_
+#define FIRNKV_CLIENT_CLIENT_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/lookup.h"
+#include "client/namespace.h"
+#include "client/options.h"
+#include "client/read.h"
+#include "client/stats.h"
+#include "client/write.h"
+#include "proto/base/id.h"
+
+namespace firnkv {
+
+struct Seams;
+
+class Client {
+ public:
+  // Over the real machine; in the library firnkv_client_os (connect.cc).
+  // INVALID_ARGUMENT for options, UNAVAILABLE where there is no node within
+  // connect_timeout, PERMISSION_DENIED or UNAUTHENTICATED where it does not
+  // serve this caller, FAILED_PRECONDITION for another cluster or protocol.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(ClientOptions options);
+
+  // The same over seams that outlive the Client.
+  static absl::StatusOr<std::unique_ptr<Client>> Create(ClientOptions options,
+                                                        const Seams& seams);
+
+  // As Create, without blocking. `done` runs exactly once.
+  using CreateDone =
+      absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<Client>>) &&>;
+  static void StartCreate(ClientOptions options, const Seams& seams,
+                          CreateDone done);
+
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  // Close().
+  ~Client();
+
+  // What is outstanding ends with kCancelled, its callbacks have run on return;
+  // so are later calls. Idempotent.
+  void Close();
+
+  // --- Namespaces. Needs the catalog; what was opened works without it.
+  absl::StatusOr<NamespaceHandle> OpenNamespace(
+      const OpenNamespaceRequest& request);
+  void StartOpenNamespace(
+      const OpenNamespaceRequest& request,
+      absl::AnyInvocable<void(absl::StatusOr<NamespaceHandle>) &&> done);
+
+  // --- Blocks. Returns after both ends of the operation: at most
+  // request.deadline plus ClientOptions::buffer_grace.
+  ReadReport Read(const ReadRequest& request);
+  WriteReport Write(const WriteRequest& request);
+  ExistsReport Exists(const ExistsRequest& request);
+  RemoveReport Remove(const RemoveRequest& request);
+
+  // Each callback runs exactly once, on a client thread or inside the call,
+  // under no lock; it must not block and may start another operation.
+  void StartRead(const ReadRequest& request, ReadDone done);
+  void StartWrite(const WriteRequest& request, WriteDone done);
+  void StartExists(const ExistsRequest& request, ExistsDone done);
+  void StartRemove(const RemoveRequest& request, RemoveDone done);
+
+  // --- Shared memory. Writes from it cost the SDK no copy; it is as good as
+  // any for reads. Page-aligned, zeroed, the caller's until FreeShared; all of
+  // it is unmapped by Close. RESOURCE_EXHAUSTED over shared_bytes.
+  absl::StatusOr<absl::Span<std::byte>> AllocateShared(std::size_t bytes);
+  // `address` is the begin of what AllocateShared gave. A write still in flight
+  // keeps the range from being given out again, not its bytes from changing.
+  void FreeShared(std::byte* address);
+
+  // --- About.
+  ClientStats Stats() const;
+  // Of the local session; zero and empty while there is none.
+  struct About {
+    bool session = false;
+    NodeId node;
+    ClusterId cluster;
+    TenantId tenant;
+    std::string tenant_name;
+    std::string catalog_address;
+    Labels labels;
+    // Local blocks are read from mapped memory.
+    bool mapping = false;
+    std::uint64_t largest_block_bytes = 0;
+    // For other calls of this tenant (the CLI); never logged.
+    std::string token;
+  };
+  About Describe() const;
+
+ private:
+  // Everything a Client is made of (client.cc).
+  class Core;
+  // What the real seams are made of (connect.cc).
+  class Machine {
+   public:
+    virtual ~Machine() = default;
+  };
+
+  explicit Client(std::unique_ptr<Core> core);
+
+  // Null over given seams. Outlives core_.
+  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_CLIENT_CLIENT_H_

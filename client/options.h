@@ -1,0 +1,104 @@
+// What a caller may choose about a Client. A plain struct: the SDK reads no
+// file, no environment and no flag.
+
+#ifndef FIRNKV_CLIENT_OPTIONS_H_
+#define FIRNKV_CLIENT_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/base/bytes.h"
+#include "proto/base/limits.h"
+
+namespace firnkv {
+
+// Where something runs, for choosing the nearest copy. Empty is unknown, and
+// equal to nothing.
+struct Labels {
+  std::string zone;
+  std::string rack;
+  std::string host;
+  friend bool operator==(const Labels&, const Labels&) = default;
+};
+
+struct ClientOptions {
+  // --- Whom to talk to.
+
+  // The local node's session socket. Empty: there is no local node; the Client
+  // then reads from other nodes only, by `catalog_address` and `token`, and
+  // every write is kUnavailable.
+  std::string socket_path = "/run/firnkv/node.sock";
+  // "host:port". Empty: the one that the local node names.
+  std::string catalog_address;
+  // Who the caller is, where the socket's credentials do not say it (rule S2).
+  std::string token;
+  // For the operator's lists: "vllm worker 3".
+  std::string client_name;
+  // A node under any other uid than this one, the caller's own or root is an
+  // impostor: nothing is sent to it (rule S6).
+  std::optional<std::uint32_t> server_uid;
+  // Of this process; used only without a local node, which otherwise says them.
+  Labels labels;
+
+  // --- Time.
+
+  // How long Connect and Create wait for the local node.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  // False: Connect does not wait; calls are kUnavailable until the node is
+  // there.
+  bool wait_for_node = true;
+  // Longest deadline that a call may have; at most kLongestDeadline.
+  absl::Duration longest_deadline = absl::Seconds(60);
+  // How much longer than its deadline an operation may keep a caller's
+  // buffers. At least 1 ms.
+  absl::Duration buffer_grace = absl::Milliseconds(100);
+  // Asked for with each local read; at most 60 s.
+  absl::Duration read_lease = absl::Seconds(10);
+  // Asked for with each write; the node cuts it to its own longest.
+  absl::Duration reservation = absl::Seconds(30);
+  // How long a location is believed without asking the catalog again.
+  absl::Duration location_life = absl::Seconds(5);
+
+  // --- Memory.
+
+  // Shared memory in which the SDK stages what is written from other memory.
+  // Where it is full, writes wait; at their deadline they are kCongested. At
+  // least kLargestBlockBytes, or blocks above it cannot be written.
+  std::uint64_t staging_bytes = 2 * kLargestBlockBytes;
+  // Most that AllocateShared gives in all.
+  std::uint64_t shared_bytes = 4 * kGiB;
+  // For pieces of blocks that a range read needs and the caller has no room
+  // for. Where it is used up, such reads are kCongested.
+  std::uint64_t bounce_bytes = 2 * kLargestBlockBytes;
+  // Locations kept in mind, about 160 bytes each.
+  std::size_t max_locations = 1 << 16;
+
+  // --- Transport.
+
+  // False: local blocks too are read by the stream, never mapped.
+  bool map_local_blocks = true;
+  // Connections to one node.
+  int streams_per_node = 4;
+  absl::Duration stream_connect_timeout = absl::Seconds(1);
+  // Threads that Connect starts for tasks and copies. Create has the executor's
+  // of its seams.
+  int threads = 2;
+
+  // Gets a line when something happened that an operator should know: a lost
+  // node, a corrupt block, a broken invariant. Called from client threads; must
+  // not block or call the Client. Empty: nothing is logged.
+  std::function<void(std::string_view line)> log;
+};
+
+// INVALID_ARGUMENT naming the first option out of its bounds.
+absl::Status Validate(const ClientOptions& options);
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_CLIENT_OPTIONS_H_
