@@ -1,5 +1,5 @@
 """What the checkers share: the files of the tree, code without comments,
-findings.
+findings. Run by itself it prints the C++ files, each ended by a zero byte.
 
 A finding is one line, `path:line: what; how to fix`. A checker prints its
 findings and exits 1 if there are any.
@@ -25,10 +25,11 @@ class Tree:
 
     def _list(self):
         if os.path.exists(os.path.join(self.root, ".git")):
-            # Also what is not committed yet, but nothing that is ignored.
+            # Also what is not committed yet, but nothing that is ignored;
+            # also in a clone that another user made.
             out = subprocess.run(
-                ["git", "-C", self.root, "ls-files", "-z", "--cached",
-                 "--others", "--exclude-standard"],
+                ["git", "-c", "safe.directory=*", "-C", self.root, "ls-files",
+                 "-z", "--cached", "--others", "--exclude-standard"],
                 check=True, capture_output=True, text=True).stdout
             names = set(out.split("\0")) - {""}
             return [n for n in names if os.path.isfile(self.absolute(n))]
@@ -100,3 +101,8 @@ def tree_from_command_line(description, arguments=None):
         arguments(parser)
     parsed = parser.parse_args(sys.argv[1:])
     return Tree(parsed.root), parsed
+
+
+if __name__ == "__main__":
+    files, _ = tree_from_command_line(__doc__)
+    sys.stdout.write("".join(f"{p}\0" for p in files.sources(".h", ".cc")))
