@@ -1,7 +1,7 @@
 // What a daemon shows of itself, as a list: name, unit, help, and where to read
 // the value. A component describes its metrics once, in its *_metrics.cc; hot
 // paths touch only the counters (proto/base/counter.h) and never this list.
-// /metrics and docs/METRICS.md are both rendered from it.
+// /metrics (prometheus_text.h) and docs/METRICS.md are both rendered from it.
 //
 // Names follow Prometheus: firnkv_<part>_<what>_<unit>[_total].
 //
@@ -52,9 +52,6 @@ class MetricList {
  private:
   std::vector<Metric> metrics_;
 };
-
-// The Prometheus text format, version 0.0.4.
-std::string RenderPrometheus(const MetricList& list);
 
 // A table for docs/METRICS.md: one line a name.
 std::string RenderMetricsTable(const MetricList& list);

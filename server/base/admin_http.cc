@@ -1,0 +1,87 @@
+#include "server/base/admin_http.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "httplib.h"
+#include "proto/base/text.h"
+
+namespace firnkv {
+namespace {
+
+constexpr int kThreads = 2;
+constexpr std::size_t kLargestRequestBytes = 4096;
+
+void Route(httplib::Server* http, AdminHttp::Pages pages) {
+  http->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  http->set_payload_max_length(kLargestRequestBytes);
+  http->set_read_timeout(5);
+  http->set_write_timeout(5);
+  http->Get("/metrics", [read = std::move(pages.metrics)](
+                            const httplib::Request&, httplib::Response& out) {
+    out.set_content(read(), "text/plain; version=0.0.4");
+  });
+  http->Get("/healthz", [read = std::move(pages.unhealthy_because)](
+                            const httplib::Request&, httplib::Response& out) {
+    const std::string why = read();
+    out.status = why.empty() ? 200 : 503;
+    out.set_content(why.empty() ? "ok\n" : StrCat(why, "\n"), "text/plain");
+  });
+  http->Get("/configz", [read = std::move(pages.config)](
+                            const httplib::Request&, httplib::Response& out) {
+    out.set_content(read(), "text/yaml");
+  });
+}
+
+}  // namespace
+
+struct AdminHttp::Server {
+  httplib::Server http;
+  std::thread thread;
+};
+
+absl::StatusOr<std::unique_ptr<AdminHttp>> AdminHttp::Start(
+    std::string_view address, Pages pages) {
+  const std::size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string_view::npos ||
+      !absl::SimpleAtoi(ToAbsl(address.substr(colon + 1)), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(
+        StrCat("'", address, "' is not host:port"));
+  }
+  const std::string host(address.substr(0, colon));
+  auto server = std::make_unique<Server>();
+  Route(&server->http, std::move(pages));
+  if (port == 0) {
+    port = server->http.bind_to_any_port(host.c_str());
+  } else if (!server->http.bind_to_port(host.c_str(), port)) {
+    port = -1;
+  }
+  if (port < 0) {
+    return absl::UnavailableError(
+        StrCat("cannot listen for HTTP on ", address,
+               ": taken or not an address of this host; set http.address"));
+  }
+  server->thread =
+      std::thread([http = &server->http] { http->listen_after_bind(); });
+  // Stop before listen has begun would be lost; wait for it.
+  while (!server->http.is_running()) std::this_thread::yield();
+  return std::unique_ptr<AdminHttp>(
+      new AdminHttp(std::move(server), StrCat(host, ":", port)));
+}
+
+AdminHttp::AdminHttp(std::unique_ptr<Server> server, std::string address)
+    : server_(std::move(server)), address_(std::move(address)) {}
+
+AdminHttp::~AdminHttp() { Stop(); }
+
+void AdminHttp::Stop() {
+  if (server_ == nullptr) return;
+  server_->http.stop();
+  server_->thread.join();
+  server_.reset();
+}
+
+}  // namespace firnkv

@@ -1,0 +1,273 @@
+#include "server/base/config.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+#include "yaml-cpp/yaml.h"
+
+extern char** environ;
+
+namespace firnkv {
+namespace {
+
+constexpr int kDeepestNesting = 8;
+constexpr std::string_view kPrefix = "FIRNKV_";
+
+absl::Status At(std::string_view name, const YAML::Mark& mark,
+                std::string_view what) {
+  return absl::InvalidArgumentError(
+      StrCat(name, ":", mark.line + 1, ": ", what));
+}
+
+// How far two names are apart, for "did you mean".
+std::size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string DidYouMean(std::string_view name, const OptionList& list) {
+  const Option* best = nullptr;
+  std::size_t best_distance = 6;
+  for (const Option& option : list.options()) {
+    const std::size_t distance = Distance(name, option.name);
+    if (distance < best_distance) {
+      best = &option;
+      best_distance = distance;
+    }
+  }
+  return best == nullptr ? "; docs/CONFIG.md lists all options"
+                         : StrCat("; did you mean ", best->name, "?");
+}
+
+absl::Status SetFromNode(const Option& option, const YAML::Node& node,
+                         std::string_view file) {
+  absl::Status status;
+  if (node.IsSequence()) {
+    if (option.set_list == nullptr) {
+      return At(file, node.Mark(), StrCat(option.name, " takes one value"));
+    }
+    std::vector<std::string> values;
+    for (const YAML::Node& element : node) {
+      if (!element.IsScalar()) {
+        return At(file, element.Mark(),
+                  StrCat(option.name, " takes a list of plain values"));
+      }
+      values.push_back(element.Scalar());
+    }
+    status = option.set_list(values);
+  } else if (node.IsScalar()) {
+    if (option.set_list != nullptr) {
+      return At(file, node.Mark(),
+                StrCat(option.name, " takes a list: [", node.Scalar(), "]"));
+    }
+    status = option.set(node.Scalar());
+  } else {
+    return At(file, node.Mark(), StrCat(option.name, " has no value"));
+  }
+  if (status.ok()) return status;
+  return At(file, node.Mark(),
+            StrCat(option.name, ": ", ToStd(status.message())));
+}
+
+absl::Status Walk(const YAML::Node& node, const std::string& prefix, int depth,
+                  std::string_view file, const OptionList& list) {
+  if (depth > kDeepestNesting) {
+    return At(file, node.Mark(), "is nested too deep");
+  }
+  for (const auto& entry : node) {
+    if (!entry.first.IsScalar()) {
+      return At(file, entry.first.Mark(), "a key must be plain text");
+    }
+    const std::string name = prefix.empty()
+                                 ? entry.first.Scalar()
+                                 : StrCat(prefix, ".", entry.first.Scalar());
+    if (const Option* option = list.Find(name)) {
+      RETURN_IF_ERROR(SetFromNode(*option, entry.second, file));
+    } else if (entry.second.IsMap()) {
+      RETURN_IF_ERROR(Walk(entry.second, name, depth + 1, file, list));
+    } else {
+      return At(file, entry.first.Mark(),
+                StrCat("unknown option ", name, DidYouMean(name, list)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool IsPlainYaml(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '/' || c == '_' ||
+                  c == '-';
+         });
+}
+
+std::string YamlValue(std::string_view text) {
+  if (IsPlainYaml(text)) return std::string(text);
+  return StrCat(
+      "\"", absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\\\"}, {"\"", "\\\""}}),
+      "\"");
+}
+
+void AppendWrapped(std::string_view text, std::string_view indent,
+                   std::string* out) {
+  std::string line;
+  for (const auto word : absl::StrSplit(ToAbsl(text), ' ')) {
+    if (!line.empty() && indent.size() + line.size() + word.size() > 76) {
+      StrAppend(out, indent, "# ", line, "\n");
+      line.clear();
+    }
+    StrAppend(&line, line.empty() ? "" : " ", ToStd(word));
+  }
+  StrAppend(out, indent, "# ", line, "\n");
+}
+
+void AppendValue(const Option& option, std::string_view indent,
+                 std::string_view leaf, std::string* out) {
+  StrAppend(out, indent, leaf, ":");
+  if (option.get_list == nullptr) {
+    StrAppend(out, " ", YamlValue(option.get()), "\n");
+    return;
+  }
+  const std::vector<std::string> values = option.get_list();
+  if (values.empty()) StrAppend(out, " []");
+  StrAppend(out, "\n");
+  for (const std::string& value : values) {
+    StrAppend(out, indent, "  - ", YamlValue(value), "\n");
+  }
+}
+
+}  // namespace
+
+absl::Status LoadYaml(std::string_view yaml, std::string_view name,
+                      const OptionList& list) {
+  if (yaml.size() > kLargestConfigBytes) {
+    return absl::InvalidArgumentError(
+        StrCat(name, " is larger than ", kLargestConfigBytes, " bytes"));
+  }
+  YAML::Node root;
+  // yaml-cpp reports by exceptions; they end here.
+  try {
+    root = YAML::Load(std::string(yaml));
+  } catch (const YAML::Exception& error) {
+    return At(name, error.mark, error.msg);
+  }
+  if (root.IsNull()) return absl::OkStatus();
+  if (!root.IsMap()) return At(name, root.Mark(), "must be a map of options");
+  try {
+    return Walk(root, "", 0, name, list);
+  } catch (const YAML::Exception& error) {
+    return At(name, error.mark, error.msg);
+  }
+}
+
+absl::Status LoadYamlFile(const std::string& path, const OptionList& list) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::NotFoundError(StrCat("cannot read the configuration ", path));
+  }
+  std::string text(kLargestConfigBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return LoadYaml(text, path, list);
+}
+
+absl::Status LoadEnvironment(const OptionList& list) {
+  std::map<std::string, const Option*> by_variable;
+  for (const Option& option : list.options()) {
+    by_variable[VariableName(option.name)] = &option;
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.substr(0, kPrefix.size()) != kPrefix) continue;
+    const std::size_t equals = text.find('=');
+    const std::string name(text.substr(0, equals));
+    // Where the tests and tools find the binaries; not an option.
+    if (name == "FIRNKV_BIN") continue;
+    const auto it = by_variable.find(name);
+    if (it == by_variable.end()) {
+      return absl::InvalidArgumentError(
+          StrCat("environment variable ", name, " names no option"));
+    }
+    RETURN_IF_ERROR(Annotate(it->second->set(text.substr(equals + 1)),
+                             StrCat("environment variable ", name)));
+  }
+  return absl::OkStatus();
+}
+
+std::string FlagName(std::string_view option) {
+  return StrCat("--",
+                absl::StrReplaceAll(ToAbsl(option), {{".", "-"}, {"_", "-"}}));
+}
+
+std::string VariableName(std::string_view option) {
+  return StrCat(kPrefix, absl::AsciiStrToUpper(absl::StrReplaceAll(
+                             ToAbsl(option), {{".", "_"}})));
+}
+
+std::string RenderYaml(const OptionList& list, std::string_view title) {
+  std::string out = StrCat("# ", title, "\n");
+  std::vector<std::string> open;
+  for (const Option& option : list.options()) {
+    std::vector<std::string> path = absl::StrSplit(option.name, '.');
+    const std::string leaf = path.back();
+    path.pop_back();
+    std::size_t same = 0;
+    while (same < path.size() && same < open.size() &&
+           path[same] == open[same]) {
+      ++same;
+    }
+    StrAppend(&out, "\n");
+    for (std::size_t i = same; i < path.size(); ++i) {
+      StrAppend(&out, std::string(2 * i, ' '), path[i], ":\n");
+    }
+    open = path;
+    const std::string indent(2 * path.size(), ' ');
+    std::string help = option.help;
+    if (!option.bounds_text.empty()) {
+      StrAppend(&help, " (", option.bounds_text, ")");
+    }
+    AppendWrapped(help, indent, &out);
+    AppendValue(option, indent, leaf, &out);
+  }
+  return out;
+}
+
+std::string RenderOptionsTable(const OptionList& list) {
+  std::string out =
+      "| option | flag | default | bounds | takes effect | meaning |\n"
+      "|---|---|---|---|---|---|\n";
+  for (const Option& option : list.options()) {
+    StrAppend(&out, "| `", option.name, "` | `", FlagName(option.name), "` | ",
+              option.default_text.empty() ? "–" : option.default_text, " | ",
+              option.bounds_text, " | ",
+              option.takes == OptionTakes::kLive ? "live" : "at restart", " | ",
+              option.help, " |\n");
+  }
+  return out;
+}
+
+std::string EnvironmentOrEmpty(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace firnkv
