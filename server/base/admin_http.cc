@@ -1,5 +1,7 @@
 #include "server/base/admin_http.h"
 
+#include <sys/socket.h>
+
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,12 @@ constexpr std::size_t kLargestRequestBytes = 4096;
 void Route(httplib::Server* http, AdminHttp::Pages pages) {
   http->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   http->set_payload_max_length(kLargestRequestBytes);
+  // httplib's default shares a port between processes: a second daemon would
+  // take half of the first one's requests instead of being told.
+  http->set_socket_options([](int socket) {
+    const int yes = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
   http->set_read_timeout(5);
   http->set_write_timeout(5);
   http->Get("/metrics", [read = std::move(pages.metrics)](

@@ -1,0 +1,124 @@
+// The configuration file says what is wrong with it, and where.
+
+#include "server/base/config.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "proto/base/bytes.h"
+#include "proto/base/random.h"
+
+namespace firnkv {
+namespace {
+
+class ConfigTest : public testing::Test {
+ protected:
+  ConfigTest() {
+    list_.Bytes("dram.bytes", &bytes_, {.help = "Size.", .least = kMiB});
+    list_.Duration("dram.lease.longest", &duration_, {.help = "Term."});
+    list_.Text("labels.zone", &zone_, {.help = "Zone."});
+    list_.List("tenants", &tenants_, {.help = "Tenants."});
+  }
+  std::string Complaint(const char* yaml) {
+    return std::string(LoadYaml(yaml, "node.yaml", list_).message());
+  }
+
+  std::uint64_t bytes_ = kGiB;
+  absl::Duration duration_ = absl::Seconds(60);
+  std::string zone_;
+  std::vector<std::string> tenants_;
+  OptionList list_;
+};
+
+TEST_F(ConfigTest, NestedKeysNameOptions) {
+  ASSERT_EQ(Complaint("dram:\n  bytes: 2GiB\n  lease: {longest: 5s}\n"
+                      "tenants: [\"1000=acme\", \"1001=umbrella\"]\n"),
+            "");
+
+  EXPECT_EQ(bytes_, 2 * kGiB);
+  EXPECT_EQ(duration_, absl::Seconds(5));
+  EXPECT_EQ(tenants_.size(), 2u);
+}
+
+TEST_F(ConfigTest, AnUnknownKeyIsRefusedWithItsLineAndTheNearestName) {
+  EXPECT_EQ(Complaint("dram:\n  bites: 2GiB\n"),
+            "node.yaml:2: unknown option dram.bites; did you mean dram.bytes?");
+}
+
+TEST_F(ConfigTest, ABadUnitIsRefusedWithItsLineAndTheReason) {
+  const std::string complaint = Complaint("\n\ndram:\n  bytes: 2GB\n");
+  EXPECT_EQ(complaint.substr(0, 12), "node.yaml:4:");
+  EXPECT_NE(complaint.find("512MiB"), std::string::npos);
+}
+
+TEST_F(ConfigTest, AValueOutOfBoundsIsRefused) {
+  EXPECT_NE(Complaint("dram: {bytes: 1KiB}").find("at least 1MiB"),
+            std::string::npos);
+}
+
+TEST_F(ConfigTest, BrokenYamlIsRefusedWithItsLine) {
+  EXPECT_EQ(Complaint("dram:\n  bytes: [1\n").substr(0, 10), "node.yaml:");
+}
+
+TEST_F(ConfigTest, AListWhereOneValueIsWantedIsRefused) {
+  EXPECT_NE(Complaint("dram: {bytes: [1GiB]}"), "");
+  EXPECT_NE(Complaint("tenants: acme"), "");
+  EXPECT_NE(Complaint("tenants: [{a: b}]"), "");
+}
+
+TEST_F(ConfigTest, AnEmptyFileChangesNothing) {
+  EXPECT_EQ(Complaint("# nothing\n"), "");
+  EXPECT_EQ(bytes_, kGiB);
+}
+
+TEST_F(ConfigTest, AHugeFileIsRefusedUnread) {
+  const std::string huge(kLargestConfigBytes + 1, ' ');
+  EXPECT_FALSE(LoadYaml(huge, "x", list_).ok());
+}
+
+TEST_F(ConfigTest, ARecursiveAliasIsRefusedAndDoesNotHang) {
+  EXPECT_FALSE(LoadYaml("a: &a {b: *a}\n", "x", list_).ok());
+}
+
+TEST_F(ConfigTest, WhatIsRenderedLoadsAgain) {
+  zone_ = "say \"hi\" \\ #1";
+  tenants_ = {"1000=acme", "a b"};
+  const std::string yaml = RenderYaml(list_, "All options.");
+  zone_.clear();
+  tenants_.clear();
+
+  ASSERT_EQ(Complaint(yaml.c_str()), "");
+
+  EXPECT_EQ(zone_, "say \"hi\" \\ #1");
+  EXPECT_EQ(tenants_, (std::vector<std::string>{"1000=acme", "a b"}));
+}
+
+TEST_F(ConfigTest, AVariableThatNamesNoOptionIsRefused) {
+  ::setenv("FIRNKV_DRAM_BITES", "1GiB", 1);
+  EXPECT_FALSE(LoadEnvironment(list_).ok());
+  ::unsetenv("FIRNKV_DRAM_BITES");
+
+  ::setenv("FIRNKV_DRAM_BYTES", "3GiB", 1);
+  EXPECT_TRUE(LoadEnvironment(list_).ok());
+  ::unsetenv("FIRNKV_DRAM_BYTES");
+  EXPECT_EQ(bytes_, 3 * kGiB);
+}
+
+TEST_F(ConfigTest, DamagedFilesNeverDoMoreThanComplain) {
+  SeededRandom random(20261129);
+  const std::string sound = RenderYaml(list_, "All options.");
+  for (int round = 0; round < 2000; ++round) {
+    std::string damaged = sound;
+    const std::uint64_t hits = 1 + random.Below(8);
+    for (std::uint64_t i = 0; i < hits; ++i) {
+      damaged[random.Below(damaged.size())] =
+          static_cast<char>(random.Below(256));
+    }
+    LoadYaml(damaged, "x", list_).IgnoreError();
+  }
+}
+
+}  // namespace
+}  // namespace firnkv
