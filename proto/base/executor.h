@@ -54,8 +54,8 @@ class Executor {
 // once Close() has begun, and Close() returns only when none of them is
 // running. A member of the owner, closed first in its destructor.
 //
-// Wrap costs one allocation-free copy of a shared state; the state is shared
-// since tasks outlive the scope inside the executor's queue.
+// A wrapped task still queued after Close() is destroyed whenever its executor
+// drops it: what it captured must not need the owner to be destroyed.
 class TaskScope {
  public:
   TaskScope();

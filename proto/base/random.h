@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "proto/base/mutex.h"
 
 namespace firnkv {
 
@@ -40,8 +41,9 @@ class SeededRandom : public Random {
   void Fill(absl::Span<std::uint8_t> bytes) override;
 
  private:
-  std::uint64_t Step();
-  std::uint64_t state_[4];
+  std::uint64_t Step() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Mutex mutex_;
+  std::uint64_t state_[4] ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace firnkv
