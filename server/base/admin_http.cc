@@ -1,13 +1,14 @@
 #include "server/base/admin_http.h"
 
+#include <httplib.h>
+#include <sched.h>
 #include <sys/socket.h>
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "httplib.h"
 #include "proto/base/text.h"
+#include "server/base/thread.h"
 
 namespace firnkv {
 namespace {
@@ -46,7 +47,8 @@ void Route(httplib::Server* http, AdminHttp::Pages pages) {
 
 struct AdminHttp::Server {
   httplib::Server http;
-  std::thread thread;
+  // Null until it listens.
+  std::unique_ptr<NamedThread> thread;
 };
 
 absl::StatusOr<std::unique_ptr<AdminHttp>> AdminHttp::Start(
@@ -72,10 +74,11 @@ absl::StatusOr<std::unique_ptr<AdminHttp>> AdminHttp::Start(
         StrCat("cannot listen for HTTP on ", address,
                ": taken or not an address of this host; set http.address"));
   }
-  server->thread =
-      std::thread([http = &server->http] { http->listen_after_bind(); });
-  // Stop before listen has begun would be lost; wait for it.
-  while (!server->http.is_running()) std::this_thread::yield();
+  server->thread = std::make_unique<NamedThread>(
+      "firnkv-http", [http = &server->http] { http->listen_after_bind(); });
+  // A stop before it listens would be lost; the thread is there within
+  // microseconds, and httplib has nothing else to wait on.
+  while (!server->http.is_running()) ::sched_yield();
   return std::unique_ptr<AdminHttp>(
       new AdminHttp(std::move(server), StrCat(host, ":", port)));
 }
@@ -88,7 +91,7 @@ AdminHttp::~AdminHttp() { Stop(); }
 void AdminHttp::Stop() {
   if (server_ == nullptr) return;
   server_->http.stop();
-  server_->thread.join();
+  server_->thread.reset();
   server_.reset();
 }
 

@@ -28,7 +28,9 @@ spdlog::level::level_enum Level(Severity severity) {
 }  // namespace
 
 SpdLog::SpdLog(std::string_view process_name)
-    : pool_(std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1)) {
+    : pool_(  // Shared: spdlog's own ownership.
+          std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1)) {
+  // Shared: spdlog's own ownership.
   logger_ = std::make_shared<spdlog::async_logger>(
       std::string(process_name),
       std::make_shared<spdlog::sinks::stderr_sink_mt>(), pool_,

@@ -2,10 +2,11 @@
 
 #include "server/base/admin_http.h"
 
+#include <httplib.h>
+
 #include <string>
 
 #include "gtest/gtest.h"
-#include "httplib.h"
 
 namespace firnkv {
 namespace {
