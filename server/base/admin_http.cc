@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "client/transport/named_thread.h"
 #include "proto/base/text.h"
-#include "server/base/thread.h"
 
 namespace firnkv {
 namespace {
@@ -47,8 +47,7 @@ void Route(httplib::Server* http, AdminHttp::Pages pages) {
 
 struct AdminHttp::Server {
   httplib::Server http;
-  // Null until it listens.
-  std::unique_ptr<NamedThread> thread;
+  NamedThread thread;
 };
 
 absl::StatusOr<std::unique_ptr<AdminHttp>> AdminHttp::Start(
@@ -74,8 +73,11 @@ absl::StatusOr<std::unique_ptr<AdminHttp>> AdminHttp::Start(
         StrCat("cannot listen for HTTP on ", address,
                ": taken or not an address of this host; set http.address"));
   }
-  server->thread = std::make_unique<NamedThread>(
-      "firnkv-http", [http = &server->http] { http->listen_after_bind(); });
+  if (const absl::Status started = server->thread.Start(
+          "firnkv-http", [http = &server->http] { http->listen_after_bind(); });
+      !started.ok()) {
+    return started;
+  }
   // A stop before it listens would be lost; the thread is there within
   // microseconds, and httplib has nothing else to wait on.
   while (!server->http.is_running()) ::sched_yield();
@@ -91,7 +93,7 @@ AdminHttp::~AdminHttp() { Stop(); }
 void AdminHttp::Stop() {
   if (server_ == nullptr) return;
   server_->http.stop();
-  server_->thread.reset();
+  server_->thread.Join();
   server_.reset();
 }
 
