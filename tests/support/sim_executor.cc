@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "proto/base/check.h"
+#include "proto/base/text.h"
 
 namespace firnkv {
 namespace {
@@ -327,10 +327,9 @@ void SimExecutor::Mix(std::string_view label) {
 
 void SimExecutor::Note(std::string_view text) const {
   if (!tracing_) return;
-  const std::string line =
-      absl::StrCat("[", now_ / 1000 - 1'000'000'000, " us] ",
-                   running_ == nullptr ? "-" : running_->name(), ": ",
-                   std::string(text), "\n");
+  const std::string line = StrCat("[", now_ / 1000 - 1'000'000'000, " us] ",
+                                  running_ == nullptr ? "-" : running_->name(),
+                                  ": ", std::string(text), "\n");
   std::fputs(line.c_str(), stderr);
 }
 
