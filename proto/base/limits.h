@@ -49,6 +49,15 @@ inline constexpr std::size_t kMaxSessionMessageBytes = 64 * kKiB;
 inline constexpr std::size_t kMaxFrameBodyBytes = 256 * kKiB;
 
 inline constexpr std::size_t kMaxNameBytes = 128;
+
+// One text of a state contract, and its adapters: room for any name, template
+// hash or scaling rule; 145 such texts are 580 KiB at the very most.
+inline constexpr std::size_t kMaxContractTextBytes = 4 * kKiB;
+inline constexpr std::size_t kMaxContractAdapters = 64;
+
+// The reason in a refusal that crosses the wire; longer ones are cut.
+inline constexpr std::size_t kMaxReasonBytes = 1024;
+
 inline constexpr std::size_t kMaxTokenBytes = 512;
 
 // No operation has a longer deadline: it also bounds what a peer can make us

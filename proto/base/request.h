@@ -5,6 +5,7 @@
 #define FIRNKV_PROTO_BASE_REQUEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -28,6 +29,9 @@ enum class TrafficClass : std::uint8_t {
   kRebuild = 4,
 };
 
+// nullopt for zero and for unknown numbers.
+std::optional<TrafficClass> TrafficClassFromWire(std::uint32_t number);
+
 struct RequestHeader {
   // Left until the caller's deadline when it sent this. Durations cross the
   // wire, instants never do.
@@ -41,9 +45,9 @@ struct RequestHeader {
   std::uint32_t protocol = kProtocolVersion;
 };
 
-// INVALID_ARGUMENT or FAILED_PRECONDITION with what is wrong: no time left or
-// more than kLongestDeadline, unknown class, foreign protocol version, token
-// over its bound.
+// What is wrong: DEADLINE_EXCEEDED where no time is left; INVALID_ARGUMENT for
+// more than kLongestDeadline, an unknown class, a token over its bound;
+// FAILED_PRECONDITION for a protocol version that this build does not speak.
 absl::Status Validate(const RequestHeader& header);
 
 // First message of every connection, both ways.

@@ -24,6 +24,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -52,6 +54,12 @@ struct SlotHeader {
   friend bool operator==(const SlotHeader&, const SlotHeader&) = default;
 };
 
+// Whether `header` can be that of a block: identities, generation and clear
+// epoch are there, the shard is one of its count, the length is 1 to
+// kLargestBlockBytes and has as many pieces as it must. Says nothing of whether
+// it is true.
+bool IsSane(const SlotHeader& header);
+
 // Unique for ever in a cluster: contains the node epoch (rule P3).
 struct RegionId {
   NodeEpoch epoch = NodeEpoch::kNone;
@@ -74,7 +82,8 @@ struct HeaderTableLead {
 };
 static_assert(sizeof(HeaderTableLead) == 32);
 
-// Words of a header as they lie in the table, all under the sequence lock.
+// Words of a header as they lie in the table, all under the sequence lock;
+// which field is where stands in docs/PROTOCOL.md and slot_header.cc.
 inline constexpr std::size_t kMappedHeaderWords = 31;
 struct MappedHeader {
   // Odd while the node writes.
@@ -89,24 +98,33 @@ constexpr std::uint64_t HeaderTableBytes(std::uint64_t region_bytes) {
   return AlignUp(kPageBytes + pages * (sizeof(MappedHeader) + 4), kPageBytes);
 }
 
-// The node's side of one region's table. Not thread-safe for one slot: the
-// pool writes under its mutex. `table` outlives it and has HeaderTableBytes.
+// The node's side of one region's table. Not thread-safe: the pool writes under
+// its mutex. Breaking what is asked of the arguments is a bug of ours (CHECK).
 class HeaderTableWriter {
  public:
+  // `table` outlives the writer, has HeaderTableBytes(region_bytes), is aligned
+  // to a page, all zeros, and given to nobody yet.
   HeaderTableWriter(absl::Span<std::byte> table, RegionId region,
                     std::uint64_t region_bytes);
 
-  // Publishes what is in the slot that starts at `page`. `header.pieces` must
-  // not be more than the slot's pages.
+  // Publishes what is in the slot that starts at `page`. `header` must be sane,
+  // and its bytes must end within the region.
   void Write(std::uint32_t page, const SlotHeader& header);
 
   // Publishes that nothing valid is in the slot: generation `next`, key zero.
-  // What the reuse and the retirement of a slot begin with (rules P6, P7).
+  // What the reuse and the retirement of a slot begin with (rules P6, P7): on
+  // return, no store to the slot's bytes that follows can be seen before it.
   void Bump(std::uint32_t page, Generation next);
 
  private:
+  MappedHeader& At(std::uint32_t page);
+  // Odd; the next even number ends the write.
+  std::uint64_t BeginWrite(MappedHeader* slot);
+
   absl::Span<std::byte> table_;
   std::uint32_t pages_;
+  // Of any slot of the table: the node never reads a sequence back (rule P10).
+  std::uint64_t last_sequence_ = 0;
 };
 
 // A reader's side, over a read-only mapping. Thread-safe; bounds every index it
@@ -125,7 +143,9 @@ class HeaderTableReader {
   static constexpr int kSequenceRetries = 64;
   std::optional<SlotHeader> Read(std::uint32_t page) const;
 
-  // Only the generation: the second look of a reader (rule P4).
+  // Only the generation: the second look of a reader (rule P4), after its last
+  // use of the slot's bytes. One load, which a stopped node cannot delay;
+  // nullopt only if the page is out of bounds.
   std::optional<Generation> ReadGeneration(std::uint32_t page) const;
 
  private:
