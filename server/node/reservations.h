@@ -1,0 +1,192 @@
+// Writers' claims: each reservation is one batch of blocks of one session, for
+// which slots of the pool are kept until a deadline.
+//
+//     Reserve -> slots taken, unindexed        (caps: here; room: dram_pool.h)
+//     Commit  -> staging copied in, checked    (copier.h), by index, any number
+//                                              of times
+//     Abort, deadline or session end -> what is not resident by then is dead
+//                                       (rule S7)
+//
+// Idempotent (rule S5): Commit and Abort are known by (session, reservation,
+// index). An index that is done repeats its answer, one that is running is
+// joined; an index that timed out in the queue is reserved still and may be
+// committed again. A finished reservation repeats its answers for 60 s. Past
+// its deadline an index that is not done is kReservationOver.
+//
+// Caps (rules S3, S7): bytes reserved and not yet committed, by session and by
+// tenant, and reservations by session. Over a cap, or while the copy queue is
+// full (rule S8), a Reserve is kCongested as a whole. So a live reservation's
+// commit never fails for room.
+//
+// Does not know: sockets, the wire, the catalog: who waits for kPublished waits
+// after the answer, with the generation in it.
+//
+// Threading. Thread-safe, one mutex, never held while the pool, the copier or a
+// completion is called. Completions run exactly once, inside the call or on a
+// task.
+//
+// Ownership. Pool, copier and clock outlive it. Owned by Node.
+
+#ifndef FIRNKV_SERVER_NODE_RESERVATIONS_H_
+#define FIRNKV_SERVER_NODE_RESERVATIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/base/bytes.h"
+#include "proto/base/clock.h"
+#include "proto/base/executor.h"
+#include "proto/base/id.h"
+#include "proto/base/mutex.h"
+#include "proto/base/outcome.h"
+#include "server/node/copier.h"
+#include "server/tier/dram_pool.h"
+
+namespace firnkv {
+
+// Unique within one run of one node; zero names none. Not a secret: every use
+// names the session too.
+enum class ReservationId : std::uint64_t { kNone = 0 };
+
+class Reservations {
+ public:
+  struct Options {
+    std::uint64_t max_bytes_a_session = 256 * kMiB;
+    std::uint64_t max_bytes_a_tenant = kGiB;
+    std::size_t max_reservations_a_session = 1024;
+    absl::Duration longest = absl::Seconds(30);
+    // How long finished reservations repeat their answers (rule S5), and how
+    // many of them a session may leave: older ones go first. An index costs 16
+    // bytes.
+    absl::Duration repeat_for = absl::Seconds(60);
+    std::size_t max_finished_a_session = 4096;
+    // Said with kCongested.
+    absl::Duration retry_after = absl::Milliseconds(20);
+  };
+  struct Parts {
+    DramPool* pool = nullptr;
+    Copier* copier = nullptr;
+    Executor* executor = nullptr;
+  };
+
+  struct ReserveRequest {
+    SessionId session;
+    PoolNamespace name_space;
+    std::vector<ReserveBlock> blocks;
+    // Of the call: until then it waits for room.
+    BootTime deadline;
+    // Asked for; cut to options.longest.
+    absl::Duration reserve_for;
+    EvictionPolicy::ConversationState conversation =
+        EvictionPolicy::ConversationState::kUnknown;
+  };
+  struct ReserveAnswer {
+    // As DramPool's; then nothing is reserved and `outcomes` is empty.
+    absl::Status status;
+    // kStored: reserved, to be committed by its index. kAlreadyThere: touched.
+    // kCongested, kCancelled.
+    std::vector<Outcome> outcomes;
+    // Of the resident copies, where kAlreadyThere.
+    std::vector<Generation> generations;
+    // kNone where nothing was reserved.
+    ReservationId reservation = ReservationId::kNone;
+    // From now.
+    absl::Duration valid_for;
+    absl::Duration retry_after;
+    ClearEpoch clear_epoch = ClearEpoch::kUnknown;
+  };
+  using ReserveDone = absl::AnyInvocable<void(ReserveAnswer) &&>;
+
+  struct CommitRequest {
+    SessionId session;
+    ReservationId reservation = ReservationId::kNone;
+    TrafficClass traffic = TrafficClass::kBackgroundWrite;
+    BootTime deadline;
+    struct Block {
+      std::uint32_t index = 0;
+      // Where the bytes stand; they add up to the block's length.
+      std::vector<StagingRange> source;
+      // The writer's checksums, one a piece.
+      std::vector<std::uint32_t> pieces;
+    };
+    // In chain order: copied and answered in this order (rule S8).
+    std::vector<Block> blocks;
+  };
+  struct CommitAnswer {
+    // INVALID_ARGUMENT, and nothing was begun: an index that the reservation
+    // has not or names twice, a source that is not the block's length, not one
+    // checksum a piece. NOT_FOUND never: an unknown reservation is an outcome.
+    absl::Status status;
+    struct Block {
+      // kStored, kAlreadyThere, kReservationOver, kCleared, kCorrupt (the slot
+      // is dead), kTimedOut (not begun by the deadline; still reserved).
+      Outcome outcome = Outcome::kReservationOver;
+      BlockId block;
+      // Of the resident copy, with kStored and kAlreadyThere.
+      Generation generation = Generation::kNone;
+    };
+    std::vector<Block> blocks;  // One a block of the request, in its order.
+  };
+  using CommitDone = absl::AnyInvocable<void(CommitAnswer) &&>;
+
+  struct Totals {
+    std::size_t live = 0;
+    std::size_t finished = 0;
+    std::uint64_t reserved_bytes = 0;
+  };
+
+  Reservations(const Options& options, const Parts& parts);
+  Reservations(const Reservations&) = delete;
+  Reservations& operator=(const Reservations&) = delete;
+  // The copier must have been drained: no commit is running.
+  ~Reservations();
+
+  void StartReserve(ReserveRequest request, ReserveDone done)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartCommit(CommitRequest request, CommitDone done)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the reservation: what is being copied is discarded when its copy
+  // stops. Of an unknown one, or another session's: nothing.
+  void Abort(SessionId session, ReservationId id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends all of the session's at once (rule S3), forgets their answers, and
+  // lets no reservation of it come into being that is still waiting for room.
+  void EndSession(SessionId session) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Totals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Reservation;
+  struct SessionState;
+  // One Commit call that waits for its blocks.
+  struct Commit;
+
+  using Key = std::pair<SessionId, ReservationId>;
+
+  const Options options_;
+  const Parts parts_;
+
+  mutable Mutex mutex_;
+  std::uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::uint64_t reserved_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<SessionId, std::unique_ptr<SessionState>> sessions_
+      ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<TenantId, std::uint64_t> tenant_bytes_
+      ABSL_GUARDED_BY(mutex_);
+
+  TaskScope scope_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_SERVER_NODE_RESERVATIONS_H_
