@@ -1,0 +1,95 @@
+#include "server/bin/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+
+#include "absl/status/status.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+#include "server/base/config.h"
+
+namespace firnkv {
+namespace {
+
+absl::Status Load(const std::string& config_path, const OptionList& list,
+                  const std::map<std::string, std::string>& flags) {
+  if (!config_path.empty()) RETURN_IF_ERROR(LoadYamlFile(config_path, list));
+  RETURN_IF_ERROR(LoadEnvironment(list));
+  for (const auto& [name, value] : flags) {
+    RETURN_IF_ERROR(Annotate(list.Find(name)->set(value), FlagName(name)));
+  }
+  return absl::OkStatus();
+}
+
+std::string FlagHelp(const Option& option) {
+  std::string help = option.help;
+  if (!option.bounds_text.empty()) {
+    StrAppend(&help, " (", option.bounds_text, ")");
+  }
+  if (!option.default_text.empty()) {
+    StrAppend(&help, " [", option.default_text, "]");
+  }
+  return help;
+}
+
+}  // namespace
+
+std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
+                                            const char* purpose,
+                                            const OptionList& list,
+                                            int* exit_code) {
+  CommandLine line;
+  std::string config_path;
+  bool print_config = false;
+  std::map<std::string, std::string> flags;
+
+  CLI::App app(purpose);
+  app.set_version_flag("--version", kVersion);
+  app.add_option("--config", config_path,
+                 "YAML file with options; --print-config shows a whole one")
+      ->type_name("FILE");
+  app.add_flag("--check", line.check,
+               "Print every limit that matters and whether this can work, "
+               "then end");
+  app.add_flag("--print-config", print_config,
+               "Print all options as they would be used, as YAML, then end");
+  app.add_option("--print-document", line.print_document,
+                 "Print a generated document of docs/, then end")
+      ->check(CLI::IsMember({"config", "metrics"}))
+      ->group("Developers");
+  for (const Option& option : list.options()) {
+    app.add_option_function<std::string>(
+           FlagName(option.name),
+           [&flags, name = option.name](const std::string& value) {
+             flags[name] = value;
+           },
+           FlagHelp(option))
+        ->type_name(option.kind)
+        ->group("Options");
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11's own 100s become the usual 2 for wrong usage.
+    *exit_code = app.exit(error) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  if (!line.print_document.empty()) return line;
+
+  const absl::Status loaded = Load(config_path, list, flags);
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "%s: %s\n", argv[0],
+                 std::string(loaded.message()).c_str());
+    *exit_code = 2;
+    return std::nullopt;
+  }
+  if (print_config) {
+    std::fputs(RenderYaml(list, purpose).c_str(), stdout);
+    *exit_code = 0;
+    return std::nullopt;
+  }
+  return line;
+}
+
+}  // namespace firnkv

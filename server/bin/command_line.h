@@ -1,0 +1,34 @@
+// A daemon's command line: flags made from its options, --config, --check,
+// --print-config, --version. Defaults, file, environment, flags: the later wins.
+
+#ifndef FIRNKV_SERVER_BIN_COMMAND_LINE_H_
+#define FIRNKV_SERVER_BIN_COMMAND_LINE_H_
+
+#include <optional>
+#include <string>
+
+#include "server/base/option.h"
+
+namespace firnkv {
+
+// Raised with every release; said by --version, Status and the handshake's log
+// lines.
+inline constexpr char kVersion[] = "0.1.0";
+
+struct CommandLine {
+  // Print what would be used and whether it can work, then end.
+  bool check = false;
+  // Print a generated document ("config" or "metrics"), then end.
+  std::string print_document;
+};
+
+// Fills the targets of `list`. nullopt: the process is to end with *exit_code;
+// what there was to say has been printed.
+std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
+                                            const char* purpose,
+                                            const OptionList& list,
+                                            int* exit_code);
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_SERVER_BIN_COMMAND_LINE_H_
