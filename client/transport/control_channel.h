@@ -64,8 +64,9 @@ class ControlHandler {
   // "firnkv.v1.NodeService".
   virtual std::string_view service() const = 0;
 
-  // Serves one call; `request` is valid only until Handle returns. `reply` runs
-  // exactly once, at once or later, also if the caller is gone by then.
+  // Serves one call; `method` is the whole path, as StartCall has it. `request`
+  // is valid only until Handle returns. `reply` runs exactly once, at once or
+  // later, also if the caller is gone by then.
   virtual void Handle(std::string_view method, const ControlPeer& peer,
                       std::string_view request, ControlReply reply) = 0;
 };
