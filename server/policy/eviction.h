@@ -52,6 +52,10 @@ class EvictionPolicy {
     BlockNumber block = BlockNumber::kNone;
     // kNone at position 0 and in namespaces without chains.
     BlockNumber parent = BlockNumber::kNone;
+    // In its chain. A parent whose position is not less than its child's is no
+    // parent: a hostile writer's circle of parents could never leave.
+    std::uint32_t position = 0;
+    // At most UINT32_MAX.
     std::uint64_t bytes = 0;
     EvictionGroup group{};
   };
@@ -97,11 +101,6 @@ class EvictionPolicy {
   virtual std::uint64_t TakeVictimsOf(absl::Span<const EvictionGroup> groups,
                                       std::uint64_t bytes, Skip skip,
                                       std::vector<BlockNumber>* victims) = 0;
-
-  // Appends `block` and every present descendant of it, each after its own
-  // children: the order in which they may leave. Nothing leaves yet.
-  virtual void AppendSubtree(BlockNumber block,
-                             std::vector<BlockNumber>* out) const = 0;
 
   // Of the next victim of `group`, were nothing skipped; kNone if it has none.
   virtual Warmth ColdestOf(EvictionGroup group) const = 0;

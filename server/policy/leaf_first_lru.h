@@ -11,7 +11,7 @@
 // chain goes through them (they have a child outside the run); kWillReturn
 // counts as a touch.
 //
-// State: 40 bytes a number (below), 4 a leaf. Every event costs O(log leaves)
+// State: 32 bytes a number (below), 4 a leaf. Every event costs O(log leaves)
 // a block; TakeVictims O(log leaves) a victim or skipped block.
 //
 // Threading and ownership: eviction.h.
@@ -40,8 +40,6 @@ class LeafFirstLru : public EvictionPolicy {
   std::uint64_t TakeVictimsOf(absl::Span<const EvictionGroup> groups,
                               std::uint64_t bytes, Skip skip,
                               std::vector<BlockNumber>* victims) override;
-  void AppendSubtree(BlockNumber block,
-                     std::vector<BlockNumber>* out) const override;
   Warmth ColdestOf(EvictionGroup group) const override;
   Warmth WarmthOf(BlockNumber block) const override;
   bool HasChildren(BlockNumber block) const override;
@@ -49,33 +47,44 @@ class LeafFirstLru : public EvictionPolicy {
  private:
   static constexpr std::uint32_t kNoIndex = UINT32_MAX;
 
-  // One number. Children stand in a doubly linked list, so that leaving costs
-  // O(1) also where thousands share a parent (a system prompt).
+  // One number.
+  //
+  // No circle of parents can come into being, whatever writers claim: every
+  // link from a present block to its parent that has a parent of its own goes
+  // from a higher position to a lower one. A block with a position not above
+  // its parent's, or not below that of a child which came before it, gets no
+  // parent.
   struct Node {
     // Of the last touch; 0 while the block is not present.
     std::uint64_t stamp = 0;
     std::uint32_t parent = kNoIndex;
-    std::uint32_t first_child = kNoIndex;
-    std::uint32_t next_sibling = kNoIndex;
-    std::uint32_t previous_sibling = kNoIndex;
+    // Present children.
+    std::uint32_t children = 0;
     // Place in its group's heap; kNoIndex while it is no leaf.
     std::uint32_t heap_place = kNoIndex;
     std::uint32_t group = 0;
-    std::uint64_t bytes = 0;
+    // Of the block; while it is absent, no child has a lower one.
+    std::uint32_t position = 0;
+    std::uint32_t bytes = 0;
   };
-  static_assert(sizeof(Node) == 40);
+  static_assert(sizeof(Node) == 32);
   // A binary heap of node indexes, the coldest at the front.
   using Heap = std::vector<std::uint32_t>;
 
-  Node& NodeOf(std::uint32_t index);
+  // Makes room in nodes_ for `block`.
+  std::uint32_t Know(BlockNumber block);
+  bool IsPresent(std::uint32_t index) const;
   void Restamp(std::uint32_t index, std::uint64_t stamp);
+  void Link(std::uint32_t child, std::uint32_t parent);
   void EnterHeap(std::uint32_t index);
   void LeaveHeap(std::uint32_t index);
-  void SiftUp(Heap* heap, std::uint32_t place);
-  void SiftDown(Heap* heap, std::uint32_t place);
+  // Moves what stands at `place` to where it belongs.
+  void Sift(Heap* heap, std::uint32_t place);
   void Put(Heap* heap, std::uint32_t place, std::uint32_t index);
   // Out of the heap, out of its parent's children, not present.
   void Leave(std::uint32_t index);
+  // The coldest leaf of `groups`; kNoIndex if they have none.
+  std::uint32_t ColdestLeaf(absl::Span<const EvictionGroup> groups) const;
 
   // Touches count up from the middle, hints of ended conversations down: older
   // than everything that was touched.
