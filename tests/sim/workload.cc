@@ -1,0 +1,157 @@
+#include "tests/sim/workload.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace firnkv {
+
+void Workload::Drive(SimWorker* worker, int streams) {
+  worker->set_on_ready([this, worker, streams] {
+    for (int i = 0; i < streams; ++i) Next(worker, worker->life());
+  });
+}
+
+void Workload::Next(SimWorker* worker, std::uint64_t life) {
+  if (stopped_ || life != worker->life() || !worker->ready()) return;
+  // Bursts and pauses, as requests come.
+  const absl::Duration think = Below(3) == 0
+                                   ? absl::Milliseconds(1 + Below(400))
+                                   : absl::Microseconds(1 + Below(3000));
+  worker->process()->PostAfter(think, [this, worker, life] {
+    if (stopped_ || life != worker->life() || !worker->ready()) return;
+    ++requests_;
+    Request(worker, [this, worker, life] { Next(worker, life); });
+  });
+}
+
+void Workload::Request(SimWorker* worker, std::function<void()> go_on) {
+  const std::uint64_t what = Below(100);
+  auto done = [go_on](const std::vector<Outcome>&) { go_on(); };
+  if (what < 45) {
+    EngineRequest(worker, std::move(go_on));
+  } else if (what < 65) {
+    RandomRead(worker, std::move(go_on));
+  } else if (what < 85) {
+    RandomWrite(worker, std::move(go_on));
+  } else if (what < 91) {
+    operations_->Exists(worker, KeySpace::kChained, SomeOfAChain(),
+                        SomeDeadline(), done);
+  } else if (what < 96) {
+    const bool chained = Below(2) == 0;
+    operations_->Remove(
+        worker, chained ? KeySpace::kChained : KeySpace::kUnchained,
+        chained ? SomeOfAChain() : SomeSingles(), SomeDeadline(), done);
+  } else {
+    Reopen(worker, std::move(go_on));
+  }
+}
+
+void Workload::EngineRequest(SimWorker* worker, std::function<void()> go_on) {
+  const std::vector<PlannedBlock>& chain =
+      keys_->chains()[Below(keys_->chains().size())];
+  const std::size_t blocks = 1 + Below(chain.size());
+  const std::vector<PlannedBlock> wanted(chain.begin(), chain.begin() + blocks);
+  Operations::ReadPlan read;
+  read.name_space = KeySpace::kChained;
+  read.blocks = wanted;
+  read.deadline = SomeDeadline();
+  operations_->Read(
+      worker, std::move(read),
+      [this, worker, wanted,
+       go_on = std::move(go_on)](const std::vector<Outcome>& outcomes) {
+        std::size_t hits = 0;
+        while (hits < outcomes.size() && outcomes[hits] == Outcome::kHit) {
+          ++hits;
+        }
+        if (stopped_ || hits == wanted.size() || Below(4) == 0) {
+          go_on();
+          return;
+        }
+        Operations::WritePlan write;
+        write.name_space = KeySpace::kChained;
+        write.blocks.assign(wanted.begin() + hits, wanted.end());
+        write.deadline = SomeDeadline();
+        write.wait_for =
+            Below(4) == 0 ? WriteWait::kPublished : WriteWait::kLocal;
+        write.shared = Below(3) == 0;
+        operations_->Write(worker, std::move(write),
+                           [go_on](const std::vector<Outcome>&) { go_on(); });
+      });
+}
+
+void Workload::RandomRead(SimWorker* worker, std::function<void()> go_on) {
+  Operations::ReadPlan read;
+  const bool chained = Below(3) == 0;
+  read.name_space = chained ? KeySpace::kChained : KeySpace::kUnchained;
+  read.blocks = chained ? SomeOfAChain() : SomeSingles();
+  read.deadline = SomeDeadline();
+  read.want = Below(4) == 0 ? ReadWant::kLeadingRun : ReadWant::kEveryBlock;
+  read.ranges = Below(3) == 0;
+  operations_->Read(worker, std::move(read),
+                    [go_on](const std::vector<Outcome>&) { go_on(); });
+}
+
+void Workload::RandomWrite(SimWorker* worker, std::function<void()> go_on) {
+  Operations::WritePlan write;
+  const bool chained = Below(4) == 0;
+  write.name_space = chained ? KeySpace::kChained : KeySpace::kUnchained;
+  write.blocks = chained ? SomeOfAChain() : SomeSingles();
+  for (PlannedBlock& block : write.blocks) {
+    // Another writer's idea of the block: the old copy must give way (rule
+    // P14).
+    if (Below(20) != 0) continue;
+    if (chained) {
+      block.place.tokens += 1 + Below(3);
+    } else {
+      block.length += 1 + Below(9000);
+    }
+  }
+  write.deadline = SomeDeadline();
+  write.wait_for = Below(4) == 0 ? WriteWait::kPublished : WriteWait::kLocal;
+  write.shared = Below(3) == 0;
+  operations_->Write(worker, std::move(write),
+                     [go_on](const std::vector<Outcome>&) { go_on(); });
+}
+
+void Workload::Reopen(SimWorker* worker, std::function<void()> go_on) {
+  const std::size_t index = Below(2);
+  const std::size_t clears = oracle_->ClearsEnded(worker->name_space(index).id);
+  worker->Reopen(index, [this, worker, index, clears, go_on](bool worked) {
+    if (worked) operations_->NoteSeen(worker, index, clears);
+    go_on();
+  });
+}
+
+std::vector<PlannedBlock> Workload::SomeSingles() {
+  std::vector<PlannedBlock> some;
+  std::set<std::uint64_t> taken;
+  const std::size_t many = 1 + Below(Below(4) == 0 ? 10 : 3);
+  for (std::size_t i = 0; i < many; ++i) {
+    const std::uint64_t at = Below(keys_->singles().size());
+    if (taken.insert(at).second) some.push_back(keys_->singles()[at]);
+  }
+  return some;
+}
+
+std::vector<PlannedBlock> Workload::SomeOfAChain() {
+  const std::vector<PlannedBlock>& chain =
+      keys_->chains()[Below(keys_->chains().size())];
+  const std::size_t first = Below(chain.size());
+  const std::size_t many = 1 + Below(chain.size() - first);
+  return std::vector<PlannedBlock>(chain.begin() + first,
+                                   chain.begin() + first + many);
+}
+
+absl::Duration Workload::SomeDeadline() {
+  switch (Below(8)) {
+    case 0:
+      return absl::Microseconds(50 + Below(2000));
+    case 1:
+      return absl::Seconds(5);
+    default:
+      return absl::Milliseconds(20 + Below(1000));
+  }
+}
+
+}  // namespace firnkv

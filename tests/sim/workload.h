@@ -1,0 +1,61 @@
+// What the workers of a schedule do, decided by its seed: requests as engines
+// make them (read the leading run, compute and write the rest), and everything
+// else that the SDK offers, at random.
+//
+// Threading. One thread only. Everything it is given outlives it.
+
+#ifndef FIRNKV_TESTS_SIM_WORKLOAD_H_
+#define FIRNKV_TESTS_SIM_WORKLOAD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "tests/sim/key_space.h"
+#include "tests/sim/operations.h"
+#include "tests/support/sim_worker.h"
+
+namespace firnkv {
+
+class Workload {
+ public:
+  Workload(SimWorld* world, const KeySpace* keys, Oracle* oracle,
+           Operations* operations)
+      : world_(world), keys_(keys), oracle_(oracle), operations_(operations) {}
+
+  // The worker goes on with requests, `streams` at a time, in this life and
+  // all later ones, until Stop.
+  void Drive(SimWorker* worker, int streams);
+  // No new requests.
+  void Stop() { stopped_ = true; }
+
+  std::uint64_t requests() const { return requests_; }
+
+ private:
+  void Next(SimWorker* worker, std::uint64_t life);
+  // `go_on` runs when the request is over.
+  void Request(SimWorker* worker, std::function<void()> go_on);
+  void EngineRequest(SimWorker* worker, std::function<void()> go_on);
+  void RandomRead(SimWorker* worker, std::function<void()> go_on);
+  void RandomWrite(SimWorker* worker, std::function<void()> go_on);
+  void Reopen(SimWorker* worker, std::function<void()> go_on);
+
+  std::vector<PlannedBlock> SomeSingles();
+  std::vector<PlannedBlock> SomeOfAChain();
+  absl::Duration SomeDeadline();
+  std::uint64_t Below(std::uint64_t bound) {
+    return world_->executor()->random()->Below(bound);
+  }
+
+  SimWorld* const world_;
+  const KeySpace* const keys_;
+  Oracle* const oracle_;
+  Operations* const operations_;
+  bool stopped_ = false;
+  std::uint64_t requests_ = 0;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_TESTS_SIM_WORKLOAD_H_
