@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A second implementation of docs/PROTOCOL.md, in nothing but the standard
-library, that writes tests/format/golden/*.hex.
+library, that writes tests/format/golden/*.hex, and a reader of proto/*.proto
+that lists every number in tests/format/golden/fields.txt.
 
 The golden files are so what the document says and not what our encoders happen
 to do. A format change edits the document, this file and the golden files in one
@@ -13,10 +14,13 @@ commit:
 import hashlib
 import hmac
 import pathlib
+import re
 import struct
 import sys
 
-GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
+HERE = pathlib.Path(__file__).resolve().parent
+GOLDEN = HERE / "golden"
+PROTO = HERE.parent.parent / "proto"
 
 
 def u8(n):
@@ -261,6 +265,45 @@ FILES = {
 }
 
 
+PROTOS = ("types", "session", "node", "catalog", "admin")
+OPENED = re.compile(r"(message|enum|oneof|service) (\w+) {(})?")
+FIELD = re.compile(r"(repeated )?([\w.]+) (\w+) = (\d+)( \[.*\])?;")
+VALUE = re.compile(r"(\w+) = (\d+);")
+METHOD = re.compile(r"rpc (\w+)\((\w+)\)\s*returns \((\w+)\)")
+
+
+def numbers_of(name):
+    """One line a field, enumerator and method, as contract_numbers_test.cc
+    lists them. Knows the few constructs that our files use."""
+    source = re.sub(r"//.*", "", (PROTO / f"{name}.proto").read_text())
+    out = [f"# proto/{name}.proto"]
+    open_scopes, fields, values = [], [], []
+    for line in map(str.strip, source.splitlines()):
+        scope = open_scopes[-1][0] if open_scopes else ""
+        if found := OPENED.fullmatch(line):
+            if not found[3]:
+                open_scopes.append((found[1], found[2]))
+        elif line == "}":
+            kind, what = open_scopes.pop()
+            if kind == "message":
+                fields.sort()
+                out += [f"{what} {number} {rest}" for number, rest in fields]
+                out += [f"{what}.{value}" for value in values]
+                fields, values = [], []
+        elif scope == "enum" and (found := VALUE.fullmatch(line)):
+            values.append(f"{open_scopes[-1][1]} {found[2]} {found[1]}")
+        elif found := FIELD.fullmatch(line):
+            kind = (found[1] or "") + found[2]
+            fields.append((int(found[4]), f"{found[3]} {kind}"))
+    for service in re.finditer(r"service (\w+) {", source):
+        body = source[service.end() : source.index("\n}", service.end())]
+        for method in METHOD.finditer(body):
+            out.append(
+                f"/firnkv.v1.{service[1]}/{method[1]} {method[2]} {method[3]}"
+            )
+    return out
+
+
 def render(sections):
     out = ["# Written by tests/format/reference.py; see docs/PROTOCOL.md."]
     for name, data in sections:
@@ -271,10 +314,12 @@ def render(sections):
 
 def main():
     check = sys.argv[1:] == ["--check"]
+    files = {name: render(sections()) for name, sections in FILES.items()}
+    lines = [line for name in PROTOS for line in numbers_of(name)]
+    files["fields.txt"] = "\n".join(lines) + "\n"
     differing = 0
-    for name, sections in FILES.items():
+    for name, wanted in files.items():
         path = GOLDEN / name
-        wanted = render(sections())
         if check and (not path.exists() or path.read_text() != wanted):
             print(f"{path} is not what reference.py writes")
             differing += 1
