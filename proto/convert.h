@@ -132,8 +132,8 @@ struct BlockRow {
 void ToProto(absl::Span<const BlockRow> rows, v1::BlockColumns* out);
 // At most kMaxBatchKeys rows; refuses columns of different lengths, numbers
 // that do not fit their type, and a shard that is none of its count. Says
-// nothing of what a row means: a withdrawal's are mostly zeros, its shard 0 of 0
-// is read as 0 of 1.
+// nothing of what a row means: a withdrawal's are mostly zeros, its shard 0 of
+// 0 is read as 0 of 1.
 absl::StatusOr<std::vector<BlockRow>> FromProto(
     const v1::BlockColumns& message);
 

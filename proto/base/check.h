@@ -16,9 +16,9 @@ namespace firnkv {
 }  // namespace firnkv
 
 // NOLINTNEXTLINE: the name that every C++ engineer looks for.
-#define CHECK(condition)             \
+#define CHECK(condition)              \
   (__builtin_expect(!!(condition), 1) \
-       ? (void)0                     \
+       ? (void)0                      \
        : ::firnkv::CheckFailed(__FILE__, __LINE__, #condition))
 
 #endif  // FIRNKV_PROTO_BASE_CHECK_H_

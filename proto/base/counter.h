@@ -21,9 +21,7 @@ class Counter {
   void Add(std::uint64_t n = 1) {
     value_.fetch_add(n, std::memory_order_relaxed);
   }
-  std::uint64_t value() const {
-    return value_.load(std::memory_order_relaxed);
-  }
+  std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<std::uint64_t> value_{0};

@@ -133,8 +133,8 @@ class HeaderTableReader {
  public:
   // nullopt unless the lead has our magic, layout, exactly `region` and a size
   // that `table` has room for.
-  static std::optional<HeaderTableReader> Open(absl::Span<const std::byte> table,
-                                               RegionId region);
+  static std::optional<HeaderTableReader> Open(
+      absl::Span<const std::byte> table, RegionId region);
 
   // What stands in the slot at `page` now; nullopt if the page is out of
   // bounds, if the words are no sane header, or if a writer was in the way

@@ -16,8 +16,7 @@ namespace firnkv {
 inline absl::Status Annotate(const absl::Status& status,
                              std::string_view context) {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      StrCat(context, ": ", status.message()));
+  return absl::Status(status.code(), StrCat(context, ": ", status.message()));
 }
 
 }  // namespace firnkv
@@ -26,12 +25,11 @@ inline absl::Status Annotate(const absl::Status& status,
 #define FIRNKV_CONCAT(a, b) FIRNKV_CONCAT_INNER(a, b)
 
 // Returns from the calling function with the status of `expr` unless it is OK.
-#define RETURN_IF_ERROR(expr)                         \
-  do {                                                \
-    if (absl::Status firnkv_status = (expr);          \
-        !firnkv_status.ok()) {                        \
-      return firnkv_status;                           \
-    }                                                 \
+#define RETURN_IF_ERROR(expr)                                       \
+  do {                                                              \
+    if (absl::Status firnkv_status = (expr); !firnkv_status.ok()) { \
+      return firnkv_status;                                         \
+    }                                                               \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto x, F()): x is F's value, or its status is returned.
