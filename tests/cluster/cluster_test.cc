@@ -1,0 +1,192 @@
+// What a cluster does for its users, in a few stories.
+
+#include "tests/support/cluster.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sim/key_space.h"
+#include "tests/sim/operations.h"
+#include "tests/sim/oracle.h"
+#include "tests/support/matchers.h"
+
+namespace firnkv {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+constexpr int kAlice = 0;
+constexpr int kBob = 1;
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(cluster_.Start()); }
+  // Every hit's bytes were checked against what was written.
+  void TearDown() override { EXPECT_THAT(oracle_.violations(), IsEmpty()); }
+
+  std::vector<Outcome> Write(int node, int tenant,
+                             const std::vector<PlannedBlock>& blocks,
+                             WriteWait wait_for = WriteWait::kLocal) {
+    return Await([&](Operations::Done done) {
+      operations_.Write(&cluster_.Worker(node, tenant),
+                        {.blocks = blocks,
+                         .deadline = absl::Seconds(2),
+                         .wait_for = wait_for},
+                        std::move(done));
+    });
+  }
+  std::vector<Outcome> Read(int node, int tenant,
+                            const std::vector<PlannedBlock>& blocks) {
+    return Await([&](Operations::Done done) {
+      operations_.Read(&cluster_.Worker(node, tenant),
+                       {.blocks = blocks,
+                        .deadline = absl::Seconds(2),
+                        .want = ReadWant::kEveryBlock},
+                       std::move(done));
+    });
+  }
+  std::vector<Outcome> Exists(int node, int tenant,
+                              const std::vector<PlannedBlock>& blocks) {
+    return Await([&](Operations::Done done) {
+      operations_.Exists(&cluster_.Worker(node, tenant), KeySpace::kChained,
+                         blocks, absl::Seconds(2), std::move(done));
+    });
+  }
+  template <typename Start>
+  std::vector<Outcome> Await(Start start) {
+    std::vector<Outcome> result;
+    bool ended = false;
+    start([&](const std::vector<Outcome>& outcomes) {
+      result = outcomes;
+      ended = true;
+    });
+    EXPECT_TRUE(cluster_.RunUntil([&] { return ended; }));
+    return result;
+  }
+
+  const KeySpace keys_;
+  const std::vector<PlannedBlock>& prompt_ = keys_.chains()[3];
+  SimCluster cluster_{{.seed = 42,
+                       .pool_bytes = 16 * kMiB,
+                       .name_spaces = KeySpace::NameSpaces()}};
+  Oracle oracle_{cluster_.executor()};
+  Operations operations_{cluster_.world(), &oracle_};
+};
+
+TEST_F(ClusterTest, AWorkerReadsWhatAnotherOfItsHostWrote) {
+  EXPECT_THAT(Write(1, kAlice, prompt_), Each(Outcome::kStored));
+
+  EXPECT_THAT(Read(1, kAlice, prompt_), Each(Outcome::kHit));
+
+  EXPECT_GT(operations_.counts().bytes_mapped, 0u);
+  EXPECT_EQ(operations_.counts().bytes_remote, 0u);
+}
+
+TEST_F(ClusterTest, AWorkerReadsFromAnotherHostWhatWasPublished) {
+  EXPECT_THAT(Write(1, kAlice, prompt_, WriteWait::kPublished),
+              Each(Outcome::kStored));
+
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
+
+  EXPECT_EQ(operations_.counts().bytes_mapped, 0u);
+  EXPECT_GT(operations_.counts().bytes_remote, 0u);
+}
+
+TEST_F(ClusterTest, WhatIsPublishedIsLocatedAtOnceByEverybody) {
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+
+  EXPECT_THAT(Exists(3, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+// Rule C1.
+TEST_F(ClusterTest, TwoTenantsWithEqualPromptsNeverSeeEachOther) {
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+
+  EXPECT_THAT(Read(1, kBob, prompt_), Each(Outcome::kMiss));
+  EXPECT_THAT(Read(2, kBob, prompt_), Each(Outcome::kMiss));
+  EXPECT_THAT(Write(1, kBob, prompt_, WriteWait::kPublished),
+              Each(Outcome::kStored));
+  EXPECT_THAT(Read(2, kBob, prompt_), Each(Outcome::kHit));
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+TEST_F(ClusterTest, ACrashOfTheNodeMeansMissesAndTheBlocksAreWrittenAgain) {
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+
+  cluster_.Node(1).Crash();
+  ASSERT_OK(cluster_.Node(1).Start());
+  cluster_.RunFor(absl::Seconds(5));
+
+  EXPECT_THAT(Read(1, kAlice, prompt_), Each(Outcome::kMiss));
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kMiss));
+  EXPECT_THAT(Write(1, kAlice, prompt_, WriteWait::kPublished),
+              Each(Outcome::kStored));
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+TEST_F(ClusterTest, WithoutItsNodeAWorkerIsRefusedAndNothingHangs) {
+  cluster_.Node(1).Crash();
+  cluster_.RunFor(absl::Milliseconds(100));
+
+  EXPECT_THAT(Write(1, kAlice, prompt_), Each(Outcome::kUnavailable));
+}
+
+TEST_F(ClusterTest, WithTheCatalogAwayForMinutesLocalWorkGoesOn) {
+  Write(1, kAlice, {prompt_[0]}, WriteWait::kPublished);
+  cluster_.Catalog().Crash(SimCatalog::Loss::kNothing);
+  cluster_.RunFor(absl::Minutes(3));
+
+  EXPECT_THAT(Write(1, kAlice, prompt_).back(), Outcome::kStored);
+  EXPECT_THAT(Read(1, kAlice, prompt_), Each(Outcome::kHit));
+
+  // What was written meanwhile is announced once it is back.
+  ASSERT_OK(cluster_.Catalog().Start());
+  cluster_.RunFor(absl::Seconds(15));
+  EXPECT_THAT(Read(3, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+TEST_F(ClusterTest, ACatalogThatLostItsUnsyncedTailHearsOfEverythingAgain) {
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+
+  cluster_.Catalog().Crash(SimCatalog::Loss::kUnsyncedTail);
+  ASSERT_OK(cluster_.Catalog().Start());
+  cluster_.RunFor(absl::Seconds(15));
+
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+TEST_F(ClusterTest, ANodeBehindACutIsUnavailableAndComesBack) {
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+
+  cluster_.Partition("node1", "node2");
+  const std::vector<Outcome> cut = Read(2, kAlice, prompt_);
+  EXPECT_NE(cut[0], Outcome::kHit);
+  cluster_.HealEverything();
+  cluster_.RunFor(absl::Seconds(10));
+
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+// Rule C2.
+TEST_F(ClusterTest, WhatWasClearedIsGoneEverywhereAndStaysGone) {
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+  Write(1, kBob, prompt_, WriteWait::kPublished);
+  absl::Status cleared = absl::UnknownError("not yet");
+
+  cluster_.Admin().ClearNamespace(
+      "alice", "chat", [&](absl::Status status) { cleared = status; });
+  cluster_.RunFor(absl::Seconds(10));
+
+  EXPECT_OK(cleared);
+  EXPECT_THAT(Read(1, kAlice, prompt_), Each(Outcome::kMiss));
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kMiss));
+  EXPECT_THAT(Read(2, kBob, prompt_), Each(Outcome::kHit));
+  EXPECT_THAT(Write(2, kAlice, prompt_), Each(Outcome::kStored));
+}
+
+}  // namespace
+}  // namespace firnkv

@@ -1,0 +1,235 @@
+#include "tests/sim/reckoning.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "proto/base/text.h"
+#include "proto/catalog.pb.h"
+#include "proto/convert.h"
+
+namespace firnkv {
+
+void Reckoning::CheckNothingIsLeftOver() {
+  for (int n = 1; n <= cluster_->nodes(); ++n) {
+    const PoolSnapshot pool = cluster_->Node(n).Snapshot();
+    auto none = [&](const char* what, std::uint64_t count) {
+      if (count == 0) return;
+      oracle_->Violation(
+          StrCat("LEFT OVER: node", n, " has ", count, " ", what));
+    };
+    none("reserved slots", pool.reserved_slots);
+    none("retiring slots", pool.retiring_slots);
+    none("leases", pool.leases);
+    none("holds", pool.holds);
+    none("waiting batches", pool.waiting_batches);
+    const std::uint64_t sum = pool.free_slot_bytes + pool.reserved_bytes +
+                              pool.resident_bytes + pool.retiring_bytes +
+                              pool.unused_unit_bytes + pool.slab_rest_bytes;
+    if (sum != pool.live_region_bytes) {
+      oracle_->Violation(StrCat("LOST SLOTS: node", n, ": parts make ", sum,
+                                " of ", pool.live_region_bytes, " bytes"));
+    }
+    if (pool.region_bytes > pool.target_bytes) {
+      oracle_->Violation(StrCat("OVER TARGET: node", n, ": ", pool.region_bytes,
+                                " of ", pool.target_bytes));
+    }
+  }
+}
+
+std::set<Reckoning::Place> Reckoning::CopiesOnNodes() {
+  std::set<Place> places;
+  for (int n = 1; n <= cluster_->nodes(); ++n) {
+    for (const SlotHeader& header : cluster_->Node(n).Residents()) {
+      places.insert(
+          {header.block, static_cast<std::size_t>(n), header.generation});
+    }
+  }
+  return places;
+}
+
+std::vector<PlannedBlock> Reckoning::AllBlocks(std::size_t name_space) const {
+  if (name_space == KeySpace::kUnchained) return keys_->singles();
+  std::vector<PlannedBlock> blocks;
+  std::set<BlockKey> taken;
+  for (const std::vector<PlannedBlock>& chain : keys_->chains()) {
+    for (const PlannedBlock& block : chain) {
+      if (taken.insert(block.key).second) blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+bool Reckoning::Locate(int tenant, std::size_t name_space,
+                       std::set<Place>* places) {
+  SimWorker& worker = cluster_->Worker(1, tenant);
+  const NamespaceHandle& handle = worker.name_space(name_space);
+  v1::LocateRequest request;
+  RequestHeader header{.remaining = absl::Seconds(2)};
+  header.token = worker.client()->Describe().token;
+  ToProto(header, request.mutable_header());
+  request.set_name_space(IdToProto(handle.id));
+  std::vector<BlockKey> keys;
+  std::vector<BlockKey> anchors;
+  for (const PlannedBlock& block : AllBlocks(name_space)) {
+    keys.push_back(block.key);
+    anchors.push_back(block.place.anchor);
+  }
+  request.set_keys(KeysToProto(keys));
+  request.set_anchors(KeysToProto(anchors));
+  std::optional<absl::StatusOr<std::string>> answer;
+  const auto channel =
+      worker.machine()->seams().control->Connect(SimCatalog::kAddress);
+  channel->StartCall("/firnkv.v1.CatalogService/Locate",
+                     request.SerializeAsString(), absl::Seconds(2),
+                     [&](absl::StatusOr<std::string> response) {
+                       answer = std::move(response);
+                     });
+  cluster_->RunUntil([&] { return answer.has_value(); });
+  v1::LocateResponse response;
+  if (!answer.has_value() || !answer->ok() ||
+      !response.ParseFromString(**answer)) {
+    oracle_->Violation(StrCat(
+        "NO ANSWER: Locate: ",
+        answer.has_value() ? answer->status().ToString() : "none at all"));
+    return false;
+  }
+  std::map<std::string, std::size_t> numbers;
+  for (int n = 1; n <= cluster_->nodes(); ++n) {
+    numbers[IdToProto(cluster_->Node(n).id())] = static_cast<std::size_t>(n);
+  }
+  int hit = 0;
+  int at = 0;
+  for (std::size_t i = 0; i < response.outcomes().size(); ++i) {
+    if (static_cast<Outcome>(response.outcomes()[i]) != Outcome::kHit) continue;
+    const std::uint32_t many = response.location_counts(hit++);
+    for (std::uint32_t j = 0; j < many; ++j, ++at) {
+      const int node = static_cast<int>(response.locations().node_indexes(at));
+      places->insert(
+          {BlockId{handle.id, keys[i]}, numbers[response.nodes(node).node()],
+           static_cast<Generation>(response.locations().generations(at))});
+    }
+  }
+  return true;
+}
+
+bool Reckoning::CopiesInIndex(std::set<Place>* places) {
+  for (int tenant = 0; tenant < cluster_->tenants(); ++tenant) {
+    for (std::size_t i = 0; i < cluster_->options().name_spaces.size(); ++i) {
+      if (!Locate(tenant, i, places)) return false;
+    }
+  }
+  return true;
+}
+
+std::string Reckoning::Name(const Place& place) const {
+  return StrCat(ToHex(place.block.name_space).substr(0, 8), "/",
+                ToHex(place.block.key).substr(0, 8), " generation ",
+                static_cast<std::uint64_t>(place.generation), " on node",
+                place.node);
+}
+
+void Reckoning::CheckIndexAndNodesAgree() {
+  std::set<Place> index;
+  if (!CopiesInIndex(&index)) return;
+  const std::set<Place> nodes = CopiesOnNodes();
+  std::vector<Place> only_index;
+  std::vector<Place> only_nodes;
+  std::set_difference(index.begin(), index.end(), nodes.begin(), nodes.end(),
+                      std::back_inserter(only_index));
+  std::set_difference(nodes.begin(), nodes.end(), index.begin(), index.end(),
+                      std::back_inserter(only_nodes));
+  if (!only_index.empty()) {
+    oracle_->Violation(StrCat("ONLY IN THE INDEX: ", only_index.size(),
+                              " copies, such as ", Name(only_index[0])));
+  }
+  if (!only_nodes.empty()) {
+    oracle_->Violation(StrCat("ONLY ON NODES: ", only_nodes.size(),
+                              " copies, such as ", Name(only_nodes[0])));
+  }
+}
+
+void Reckoning::WriteAndReadBack(SimWorker* writer, SimWorker* reader,
+                                 std::size_t name_space,
+                                 const std::vector<PlannedBlock>& blocks) {
+  std::vector<Outcome> outcomes;
+  bool ended = false;
+  auto done = [&](const std::vector<Outcome>& result) {
+    outcomes = result;
+    ended = true;
+  };
+  Operations::WritePlan write;
+  write.name_space = name_space;
+  write.blocks = blocks;
+  write.deadline = absl::Seconds(5);
+  write.wait_for = WriteWait::kPublished;
+  operations_->Write(writer, std::move(write), done);
+  cluster_->RunUntil([&] { return ended; }, absl::Seconds(10));
+  for (const Outcome outcome : outcomes) {
+    if (outcome == Outcome::kStored || outcome == Outcome::kAlreadyThere) {
+      continue;
+    }
+    oracle_->Violation(StrCat("CANNOT BE WRITTEN: a key of namespace ",
+                              name_space, " by ", writer->options().name, ": ",
+                              OutcomeName(outcome)));
+  }
+  outcomes.clear();
+  ended = false;
+  Operations::ReadPlan read;
+  read.name_space = name_space;
+  read.blocks = blocks;
+  read.deadline = absl::Seconds(5);
+  read.want = ReadWant::kEveryBlock;
+  read.quiet = true;
+  operations_->Read(reader, std::move(read), done);
+  cluster_->RunUntil([&] { return ended; }, absl::Seconds(10));
+  for (const Outcome outcome : outcomes) {
+    if (outcome == Outcome::kHit) continue;
+    oracle_->Violation(StrCat("CANNOT BE READ: a key of namespace ", name_space,
+                              " by ", reader->options().name, " after ",
+                              writer->options().name,
+                              " wrote it: ", OutcomeName(outcome)));
+  }
+}
+
+void Reckoning::CheckEveryKeyCanBeWritten() {
+  // Small batches, so that what was written is still there when it is read.
+  constexpr std::size_t kBatch = 8;
+  int turn = 0;
+  for (int tenant = 0; tenant < cluster_->tenants(); ++tenant) {
+    for (std::size_t i = 0; i < cluster_->options().name_spaces.size(); ++i) {
+      const std::vector<PlannedBlock> all = AllBlocks(i);
+      for (std::size_t at = 0; at < all.size(); at += kBatch) {
+        const std::vector<PlannedBlock> blocks(
+            all.begin() + at, all.begin() + std::min(all.size(), at + kBatch));
+        const int from = 1 + turn % cluster_->nodes();
+        const int to = 1 + (turn + turn / 3) % cluster_->nodes();
+        ++turn;
+        WriteAndReadBack(&cluster_->Worker(from, tenant),
+                         &cluster_->Worker(to, tenant), i, blocks);
+      }
+    }
+  }
+}
+
+void Reckoning::CheckWorkersGiveEverythingBack() {
+  for (const auto& worker : cluster_->workers()) {
+    SimMemory* memory = worker->machine()->memory();
+    worker->Stop();
+    cluster_->RunFor(absl::Seconds(3));
+    if (memory->bytes_made() != 0) {
+      oracle_->Violation(StrCat("LEFT OVER: ", memory->bytes_made(),
+                                " bytes of memory of ",
+                                worker->options().name));
+    }
+  }
+  for (int n = 1; n <= cluster_->nodes(); ++n) {
+    const PoolSnapshot pool = cluster_->Node(n).Snapshot();
+    if (pool.mapped_after_retirement_bytes != 0) {
+      oracle_->Violation(
+          StrCat("LEFT OVER: node", n, " counts mappings of nobody"));
+    }
+  }
+}
+
+}  // namespace firnkv

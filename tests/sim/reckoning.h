@@ -1,0 +1,65 @@
+// What must be true of a cluster once it is quiet: index and nodes agree,
+// nothing is left over, every key can be written again.
+//
+// Threading. One thread only: runs the world where it must ask.
+
+#ifndef FIRNKV_TESTS_SIM_RECKONING_H_
+#define FIRNKV_TESTS_SIM_RECKONING_H_
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/key_space.h"
+#include "tests/sim/operations.h"
+#include "tests/sim/oracle.h"
+#include "tests/support/cluster.h"
+
+namespace firnkv {
+
+class Reckoning {
+ public:
+  // All outlive it.
+  Reckoning(SimCluster* cluster, const KeySpace* keys, Oracle* oracle,
+            Operations* operations)
+      : cluster_(cluster),
+        keys_(keys),
+        oracle_(oracle),
+        operations_(operations) {}
+
+  void CheckNothingIsLeftOver();
+  void CheckIndexAndNodesAgree();
+  void CheckEveryKeyCanBeWritten();
+  // Last: the workers close.
+  void CheckWorkersGiveEverythingBack();
+
+ private:
+  // A copy, as both sides name it.
+  struct Place {
+    BlockId block;
+    std::size_t node = 0;
+    Generation generation = Generation::kNone;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  std::set<Place> CopiesOnNodes();
+  // What the catalog answers to Locate for every key of the key space; false
+  // if it does not answer.
+  bool CopiesInIndex(std::set<Place>* places);
+  bool Locate(int tenant, std::size_t name_space, std::set<Place>* places);
+  std::vector<PlannedBlock> AllBlocks(std::size_t name_space) const;
+  void WriteAndReadBack(SimWorker* writer, SimWorker* reader,
+                        std::size_t name_space,
+                        const std::vector<PlannedBlock>& blocks);
+  std::string Name(const Place& place) const;
+
+  SimCluster* const cluster_;
+  const KeySpace* const keys_;
+  Oracle* const oracle_;
+  Operations* const operations_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_TESTS_SIM_RECKONING_H_

@@ -1,0 +1,168 @@
+#include "tests/sim/schedule.h"
+
+#include <memory>
+#include <utility>
+
+#include "proto/base/text.h"
+#include "tests/sim/faults.h"
+#include "tests/sim/key_space.h"
+#include "tests/sim/oracle.h"
+#include "tests/sim/reckoning.h"
+#include "tests/sim/workload.h"
+#include "tests/support/cluster.h"
+
+namespace firnkv {
+namespace {
+
+// Longest deadline of the workload and the grace, and what a paused process
+// adds once it goes on.
+constexpr absl::Duration kLongestOperation = absl::Seconds(6);
+// Reservations (30 s), leases (10 s), memberships (10 s) and the longest
+// backoff are over.
+constexpr absl::Duration kQuiet = absl::Seconds(50);
+// A schedule that gets nowhere ends here.
+constexpr absl::Duration kLongestSchedule = absl::Minutes(20);
+
+const KeySpace& Keys() {
+  static const KeySpace& keys = *new KeySpace();
+  return keys;
+}
+
+SimCluster::Options ClusterOptions(const ScheduleOptions& options) {
+  SimCluster::Options cluster;
+  cluster.seed = options.seed;
+  cluster.tracing = options.tracing;
+  cluster.name_spaces = KeySpace::NameSpaces();
+  cluster.nodes = 3 + static_cast<int>(options.seed % 8 == 0) +
+                  static_cast<int>(options.seed % 16 == 0);
+  cluster.pool_bytes = (2 + options.seed % 3) * kMiB;
+  // Holders stop at 7/8 of a lease, so clocks may differ by an eighth; 3 % is
+  // more than any real clock.
+  cluster.drift = options.seed % 2 == 0 ? 30'000 : 0;
+  return cluster;
+}
+
+class Schedule {
+ public:
+  explicit Schedule(const ScheduleOptions& options)
+      : options_(options),
+        cluster_(ClusterOptions(options)),
+        oracle_(cluster_.executor()),
+        operations_(cluster_.world(), &oracle_),
+        workload_(cluster_.world(), &Keys(), &oracle_, &operations_),
+        faults_(&cluster_, &oracle_, &operations_),
+        reckoning_(&cluster_, &Keys(), &oracle_, &operations_) {}
+
+  ScheduleReport Run() {
+    if (Storm()) {
+      Calm();
+      Reckon();
+    }
+    return Report();
+  }
+
+ private:
+  bool Storm() {
+    for (const auto& worker : cluster_.workers()) {
+      workload_.Drive(worker.get(), 2);
+    }
+    if (!cluster_.Start()) {
+      oracle_.Violation("NO START");
+      return false;
+    }
+    faults_.Start();
+    const bool enough = cluster_.RunUntil(
+        [this] {
+          return !oracle_.violations().empty() ||
+                 (workload_.requests() >= options_.operations &&
+                  faults_.injected() >= options_.faults);
+        },
+        kLongestSchedule);
+    if (!enough) oracle_.Violation("STUCK: no requests any more");
+    workload_.Stop();
+    faults_.Stop();
+    return oracle_.violations().empty();
+  }
+
+  void Calm() {
+    cluster_.executor()->Note("calm");
+    cluster_.HealEverything();
+    cluster_.RunFor(kLongestOperation);
+    for (const std::string& name : operations_.NotEnded()) {
+      oracle_.Violation(StrCat("NOT ENDED: ", name));
+    }
+    if (!cluster_.RunUntil([this] { return cluster_.EverybodyIsReady(); })) {
+      oracle_.Violation("NOT READY AGAIN: a worker");
+    }
+    cluster_.RunFor(kQuiet);
+  }
+
+  void Reckon() {
+    if (!oracle_.violations().empty()) return;
+    cluster_.executor()->Note("reckoning");
+    reckoning_.CheckNothingIsLeftOver();
+    reckoning_.CheckIndexAndNodesAgree();
+    reckoning_.CheckEveryKeyCanBeWritten();
+    reckoning_.CheckWorkersGiveEverythingBack();
+    reckoning_.CheckNothingIsLeftOver();
+  }
+
+  ScheduleReport Report() {
+    ScheduleReport report;
+    report.seed = options_.seed;
+    report.violations = oracle_.violations();
+    report.event_hash = cluster_.executor()->event_hash();
+    report.events = cluster_.executor()->events();
+    report.requests = workload_.requests();
+    report.faults = faults_.injected();
+    report.hits_checked = oracle_.hits_checked();
+    report.counts = operations_.counts();
+    for (int n = 1; n <= cluster_.nodes(); ++n) {
+      if (cluster_.Node(n).running()) {
+        report.evictions += cluster_.Node(n).Snapshot().evicted_blocks;
+      }
+    }
+    return report;
+  }
+
+  const ScheduleOptions options_;
+  SimCluster cluster_;
+  Oracle oracle_;
+  Operations operations_;
+  Workload workload_;
+  Faults faults_;
+  Reckoning reckoning_;
+};
+
+}  // namespace
+
+ScheduleReport RunSchedule(const ScheduleOptions& options) {
+  Schedule schedule(options);
+  return schedule.Run();
+}
+
+std::string Describe(const ScheduleReport& report) {
+  std::string text =
+      StrCat("seed ", report.seed, ": ", report.requests, " requests, ",
+             report.faults, " faults, ", report.events, " events, ",
+             report.hits_checked, " hits checked, ", report.evictions,
+             " evictions, ", report.counts.bytes_mapped, " B mapped, ",
+             report.counts.bytes_remote, " B remote, hash ", report.event_hash);
+  for (std::size_t i = 0; i <= kLastOutcome; ++i) {
+    const auto name = OutcomeName(static_cast<Outcome>(i));
+    if (report.counts.reads[i] != 0) {
+      absl::StrAppend(&text, "\n  read  ", std::string(name), ": ",
+                      report.counts.reads[i]);
+    }
+    if (report.counts.writes[i] != 0) {
+      absl::StrAppend(&text, "\n  write ", std::string(name), ": ",
+                      report.counts.writes[i]);
+    }
+  }
+  for (const std::string& violation : report.violations) {
+    absl::StrAppend(&text, "\n  VIOLATION ", violation);
+  }
+  return text;
+}
+
+}  // namespace firnkv

@@ -1,0 +1,85 @@
+// A cache node as a simulated process on a host of its own: the real Node over
+// fakes, with what of it survives a crash (its node state).
+//
+// Threading. One thread only.
+//
+// Ownership. Owns the Node of its present life; the world outlives it.
+
+#ifndef FIRNKV_TESTS_SUPPORT_SIM_NODE_H_
+#define FIRNKV_TESTS_SUPPORT_SIM_NODE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/slot_header.h"
+#include "proto/base/token.h"
+#include "server/node/node_state.h"
+#include "server/tier/pool_types.h"
+#include "tests/support/sim_world.h"
+
+namespace firnkv {
+
+class Node;
+
+// The data directory's node state; a crash keeps what was saved.
+class SimNodeState : public NodeState {
+ public:
+  const NodeMemory& memory() const override { return memory_; }
+  absl::Status Save(const NodeMemory& memory) override {
+    memory_ = memory;
+    return absl::OkStatus();
+  }
+
+ private:
+  NodeMemory memory_;
+};
+
+class SimNode {
+ public:
+  struct Options {
+    // "node1"; its host has the same name.
+    std::string name;
+    ClusterSecret secret;
+    std::string catalog_address;
+    std::uint64_t pool_bytes = 0;
+    std::uint64_t region_bytes = 0;
+    // "1001=alice".
+    std::vector<std::string> uid_map;
+  };
+
+  SimNode(SimWorld* world, Options options);
+  ~SimNode();
+
+  absl::Status Start();
+  void Crash();
+  void Pause() { machine_->process()->Pause(); }
+  void Resume() { machine_->process()->Resume(); }
+
+  bool running() const { return machine_ != nullptr; }
+  bool paused() const { return running() && machine_->process()->paused(); }
+  Node* node() const { return node_.get(); }
+  SimMachine* machine() const { return machine_; }
+  const std::string& host() const { return options_.name; }
+  // What workers on its host connect to.
+  std::string socket_path() const { return "/" + options_.name + "/node.sock"; }
+  // While it runs: what its pool says of itself, and the copies it serves.
+  PoolSnapshot Snapshot() const;
+  std::vector<SlotHeader> Residents() const;
+  NodeId id() const { return state_.memory().node; }
+
+ private:
+  SimWorld* const world_;
+  const Options options_;
+  SimNodeState state_;
+  int life_ = 0;
+  SimMachine* machine_ = nullptr;
+  std::unique_ptr<Node> node_;
+  std::vector<std::unique_ptr<SimControl::Serving>> servings_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_TESTS_SUPPORT_SIM_NODE_H_
