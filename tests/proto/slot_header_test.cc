@@ -90,6 +90,18 @@ TEST_F(HeaderTable, ASlotMayEndWithTheRegion) {
   EXPECT_THAT(Reader().Read(64 - 18), Optional(Eq(SampleHeader())));
 }
 
+TEST_F(HeaderTable, AHeaderThatRunsBeyondItsRegionIsRefused) {
+  writer_.Write(64 - 18, SampleHeader());
+  const std::size_t pieces = 4096 + 64 * 256;
+
+  // The same header a page later: right in itself, but a page too long there.
+  std::memcpy(&table_[At(64 - 17)], &table_[At(64 - 18)], 256);
+  std::memcpy(&table_[pieces + 4 * (64 - 17)], &table_[pieces + 4 * (64 - 18)],
+              8);
+
+  EXPECT_EQ(Reader().Read(64 - 17), std::nullopt);
+}
+
 TEST_F(HeaderTable, ANeverUsedSlotHoldsNothing) {
   EXPECT_EQ(Reader().Read(5), std::nullopt);
   EXPECT_THAT(Reader().ReadGeneration(5), Optional(Eq(Generation::kNone)));
