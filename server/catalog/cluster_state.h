@@ -1,0 +1,79 @@
+// What there is one of in a cluster: its id, the catalog's incarnation (rule
+// A9), the counters of entries and of changes.
+//
+// Every start and every administrative write advances (incarnation, random id,
+// sequence) in the same synced write as what it does; a node that has seen a
+// higher one therefore knows a restored backup or a copied directory when it
+// meets it. The highest that nodes have reported is kept here too, for
+// accept-restore.
+//
+// Threading. Readers: any thread. Changes: on the strand only, as
+//     ClusterRecord next = state.NextAdministrative();
+//     store->Apply({..., state.WriteOf(next)}, kSynced);
+//     state.Install(next);
+
+#ifndef FIRNKV_SERVER_CATALOG_CLUSTER_STATE_H_
+#define FIRNKV_SERVER_CATALOG_CLUSTER_STATE_H_
+
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/base/mutex.h"
+#include "proto/base/random.h"
+#include "server/catalog/store.h"
+#include "server/catalog/store_schema.h"
+
+namespace firnkv {
+
+class ClusterState {
+ public:
+  // How many sequences one synced write sets aside.
+  static constexpr std::uint64_t kSequenceStep = std::uint64_t{1} << 24;
+
+  // One a start: nobody has seen a higher one.
+  static constexpr std::uint64_t kMaxIncarnation = std::uint64_t{1} << 48;
+
+  // Both outlive the state.
+  ClusterState(Store* store, Random* random);
+
+  // Makes the cluster where the store has none, and begins the next
+  // incarnation. Before anything else. `made`: there was none.
+  absl::Status Load(bool* made);
+
+  ClusterId cluster() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Incarnation incarnation() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Number of the last change to a namespace.
+  std::uint64_t last_change() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // FAILED_PRECONDITION if a node has seen a later state than ours, or another
+  // one of the same incarnation; remembers the highest (rule A9).
+  absl::Status CheckSeen(const Incarnation& seen) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // --- On the strand.
+  // The present record with its sequence advanced.
+  ClusterRecord NextAdministrative() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // A new incarnation, above ours, `above` and everything that was reported.
+  ClusterRecord NextIncarnation(const Incarnation& above)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  static Store::Write WriteOf(const ClusterRecord& record);
+  void Install(const ClusterRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The first of `count` numbers that were never given and never will be again,
+  // also after a power cut; not 0.
+  absl::StatusOr<std::uint64_t> TakeSequences(std::uint64_t count)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  Store* const store_;
+  Random* const random_;
+  mutable Mutex mutex_;
+  ClusterRecord record_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::uint64_t highest_seen_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_SERVER_CATALOG_CLUSTER_STATE_H_

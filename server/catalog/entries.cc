@@ -1,0 +1,219 @@
+#include "server/catalog/entries.h"
+
+#include <algorithm>
+
+#include "proto/base/check.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+#include "proto/base/wire.h"
+
+namespace firnkv {
+namespace {
+
+KeyIndex::Entry ShortOf(const EntryRecord& record) {
+  KeyIndex::Entry entry{.sequence = record.sequence,
+                        .clear_epoch = record.clear_epoch,
+                        .locations = {}};
+  entry.locations.assign(record.locations.begin(), record.locations.end());
+  return entry;
+}
+
+}  // namespace
+
+EntryBatch::Slot* EntryBatch::Find(const BlockId& block) {
+  const auto it = by_block_.find(block);
+  return it == by_block_.end() ? nullptr : &slots_[it->second];
+}
+
+Entries::Entries(Store* store, ClusterState* cluster, KeyIndex* index)
+    : store_(store), cluster_(cluster), index_(index) {}
+
+std::optional<EntryRecord> Entries::Decode(
+    const std::optional<std::string>& value) const {
+  if (!value.has_value()) return std::nullopt;
+  absl::StatusOr<EntryRecord> record = DecodeEntry(*value);
+  if (record.ok()) return *std::move(record);
+  damaged_.Add();
+  return std::nullopt;
+}
+
+absl::StatusOr<std::vector<std::optional<KeyIndex::Entry>>> Entries::Find(
+    NamespaceId name_space, absl::Span<const BlockKey> keys, Want want) const {
+  std::vector<std::optional<KeyIndex::Entry>> found(keys.size());
+  // Asked first: an entry that the loader puts meanwhile is found either way.
+  const bool whole = index_->whole();
+  std::vector<std::size_t> missing;
+  std::vector<std::string> missing_keys;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const BlockId block{.name_space = name_space, .key = keys[i]};
+    found[i] = index_->Find(block);
+    if (found[i].has_value()) continue;
+    if (!whole) {
+      missing.push_back(i);
+      missing_keys.push_back(EntryKey(block));
+    } else if (want == Want::kLeadingRun) {
+      break;
+    }
+  }
+  if (missing.empty()) return found;
+  ASSIGN_OR_RETURN(const auto values,
+                   store_->MultiGet(Family::kKeys, missing_keys));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::optional<EntryRecord> record = Decode(values[i]);
+    if (record.has_value()) found[missing[i]] = ShortOf(*record);
+  }
+  return found;
+}
+
+absl::StatusOr<std::optional<EntryRecord>> Entries::Explain(
+    const BlockId& block) const {
+  ASSIGN_OR_RETURN(const std::optional<std::string> value,
+                   store_->Get(Family::kKeys, EntryKey(block)));
+  return Decode(value);
+}
+
+absl::StatusOr<EntryBatch> Entries::Load(
+    absl::Span<const BlockId> blocks) const {
+  EntryBatch batch;
+  batch.slots_.reserve(blocks.size());
+  std::vector<std::size_t> missing;
+  std::vector<std::string> missing_keys;
+  for (const BlockId& block : blocks) {
+    const std::size_t number = batch.slots_.size();
+    if (!batch.by_block_.try_emplace(block, number).second) continue;
+    EntryBatch::Slot slot;
+    slot.block = block;
+    if (const auto found = index_->Find(block); found.has_value()) {
+      slot.entry.emplace();
+      slot.entry->sequence = found->sequence;
+      slot.entry->clear_epoch = found->clear_epoch;
+      slot.entry->locations.assign(found->locations.begin(),
+                                   found->locations.end());
+    } else if (!index_->whole()) {
+      missing.push_back(number);
+      missing_keys.push_back(EntryKey(block));
+    }
+    batch.slots_.push_back(std::move(slot));
+  }
+  if (missing.empty()) return batch;
+  ASSIGN_OR_RETURN(const auto values,
+                   store_->MultiGet(Family::kKeys, missing_keys));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EntryBatch::Slot& slot = batch.slots_[missing[i]];
+    slot.entry = Decode(values[i]);
+    slot.place_known = true;
+  }
+  return batch;
+}
+
+absl::Status Entries::FillPlaces(EntryBatch* batch) const {
+  std::vector<EntryBatch::Slot*> slots;
+  std::vector<std::string> keys;
+  for (EntryBatch::Slot& slot : batch->slots()) {
+    if (slot.changed && slot.entry.has_value() && !slot.place_known &&
+        !slot.entry->locations.empty()) {
+      slots.push_back(&slot);
+      keys.push_back(EntryKey(slot.block));
+    }
+  }
+  if (slots.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto values, store_->MultiGet(Family::kKeys, keys));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // What the index has is in the store, written there first; where that is
+    // damaged the place is lost, and the copies are as good as before.
+    const std::optional<EntryRecord> record = Decode(values[i]);
+    if (record.has_value()) slots[i]->entry->place = record->place;
+    slots[i]->place_known = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Entries::Commit(EntryBatch batch, std::vector<Store::Write> with) {
+  RETURN_IF_ERROR(FillPlaces(&batch));
+  std::uint64_t new_entries = 0;
+  for (const EntryBatch::Slot& slot : batch.slots()) {
+    if (slot.changed && slot.is_new) ++new_entries;
+  }
+  std::uint64_t sequence = 0;
+  if (new_entries > 0) {
+    ASSIGN_OR_RETURN(sequence, cluster_->TakeSequences(new_entries));
+  }
+  std::vector<Store::Write> writes = std::move(with);
+  for (EntryBatch::Slot& slot : batch.slots()) {
+    if (!slot.changed) continue;
+    if (slot.is_new && slot.entry.has_value()) {
+      slot.entry->sequence = sequence++;
+    }
+    const bool lives = slot.entry.has_value() && !slot.entry->locations.empty();
+    writes.push_back({Family::kKeys, EntryKey(slot.block), {}});
+    if (lives) writes.back().value = Encode(*slot.entry);
+  }
+  if (writes.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(store_->Apply(writes, Store::Durability::kLogged));
+  for (const EntryBatch::Slot& slot : batch.slots()) {
+    if (!slot.changed) continue;
+    if (slot.entry.has_value() && !slot.entry->locations.empty()) {
+      index_->Put(slot.block, *slot.entry);
+    } else {
+      index_->Erase(slot.block);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Entries::LoadStep(std::size_t budget) {
+  if (index_->whole()) return false;
+  std::size_t seen = 0;
+  std::string last;
+  RETURN_IF_ERROR(store_->Scan(
+      Family::kKeys, "", load_from_,
+      [&](std::string_view key, std::string_view value) {
+        const std::optional<BlockId> block = DecodeEntryKey(key);
+        const std::optional<EntryRecord> record = Decode(std::string(value));
+        if (block.has_value() && record.has_value()) {
+          index_->PutIfAbsent(*block, *record);
+        }
+        last.assign(key);
+        return ++seen < budget;
+      }));
+  if (seen < budget) {
+    index_->MarkWhole();
+    return false;
+  }
+  // The next possible key.
+  load_from_ = last + '\0';
+  return true;
+}
+
+absl::StatusOr<bool> Entries::Walk(
+    std::string* cursor, std::size_t budget,
+    absl::FunctionRef<void(const BlockId&, const KeyIndex::Entry&)> visit)
+    const {
+  // Two kinds of cursor, told apart by their length: a walk that began over one
+  // goes on over it, whatever becomes of the index meanwhile.
+  if (cursor->empty() && index_->whole()) cursor->assign(8, '\0');
+  if (cursor->size() == 8) {
+    std::uint64_t at = WireReader(*cursor).U64();
+    const bool more = index_->Walk(&at, budget, visit);
+    cursor->clear();
+    WireWriter(cursor).U64(at);
+    return more;
+  }
+  std::size_t seen = 0;
+  std::string last;
+  RETURN_IF_ERROR(store_->Scan(
+      Family::kKeys, "", *cursor,
+      [&](std::string_view key, std::string_view value) {
+        const std::optional<BlockId> block = DecodeEntryKey(key);
+        const std::optional<EntryRecord> record = Decode(std::string(value));
+        if (block.has_value() && record.has_value()) {
+          visit(*block, ShortOf(*record));
+        }
+        last.assign(key);
+        return ++seen < budget;
+      }));
+  *cursor = last + '\0';
+  return seen == budget;
+}
+
+}  // namespace firnkv

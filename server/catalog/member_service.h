@@ -1,0 +1,74 @@
+// The nodes' part of CatalogService: Register, KeepAlive, Announce, as messages
+// in and messages out around membership.h, announcements.h and removals.h.
+//
+// Threading. Register and Announce: on the strand. KeepAlive: any thread.
+
+#ifndef FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
+#define FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "proto/base/counter.h"
+#include "proto/base/token.h"
+#include "server/catalog/announcements.h"
+#include "server/catalog/cluster_state.h"
+#include "server/catalog/membership.h"
+#include "server/catalog/reaper.h"
+#include "server/catalog/registry.h"
+#include "server/catalog/removals.h"
+
+namespace firnkv {
+
+namespace v1 {
+class AnnounceRequest;
+class AnnounceResponse;
+class KeepAliveRequest;
+class KeepAliveResponse;
+class RegisterRequest;
+class RegisterResponse;
+}  // namespace v1
+
+class MemberService {
+ public:
+  // Of one KeepAlive answer: 1,024 namespaces are 200 KiB, 4,096 removals the
+  // same.
+  static constexpr std::size_t kMaxChangesTold = 1024;
+  static constexpr std::size_t kMaxRemovalsTold = 4096;
+
+  // All outlive it.
+  struct Parts {
+    ClusterState* cluster;
+    Registry* registry;
+    Membership* membership;
+    Announcements* announcements;
+    Removals* removals;
+    Reaper* reaper;
+  };
+  explicit MemberService(const Parts& parts) : parts_(parts) {}
+
+  absl::StatusOr<v1::RegisterResponse> Register(
+      const TokenClaims& caller, const v1::RegisterRequest& request);
+  absl::StatusOr<v1::KeepAliveResponse> KeepAlive(
+      const TokenClaims& caller, const v1::KeepAliveRequest& request);
+  absl::StatusOr<v1::AnnounceResponse> Announce(
+      const TokenClaims& caller, const v1::AnnounceRequest& request);
+
+  struct Counters {
+    Counter batches;
+    Counter entries;
+    Counter refused_batches;
+    Counter refused_entries;
+    Counter registrations;
+    Counter inventories;
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  const Parts parts_;
+  Counters counters_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
