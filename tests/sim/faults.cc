@@ -35,7 +35,7 @@ std::string Faults::SomeHost() {
 }
 
 void Faults::Inject() {
-  switch (Below(20)) {
+  switch (Below(21)) {
     case 0:
     case 1:
       return CrashNode();
@@ -67,8 +67,10 @@ void Faults::Inject() {
       return ClearNamespace();
     case 18:
       return FailAllocations();
-    default:
+    case 19:
       return SetWallClock();
+    default:
+      return FlipBit();
   }
 }
 
@@ -215,6 +217,18 @@ void Faults::SetWallClock() {
   // Within what tokens bear (kTokenSkew).
   node.machine()->process()->sim_clock()->SetWallOffset(
       absl::Seconds(static_cast<std::int64_t>(Below(40)) - 20));
+}
+
+void Faults::FlipBit() {
+  // In some schedules only, so that in the others kCorrupt is a finding.
+  SimNode& node = SomeNode();
+  if (cluster_->executor()->seed() % 4 != 3 || !node.running()) return;
+  Note(StrCat("memory of ", node.host(), " turns over"));
+  operations_->ExpectCorruption();
+  // Regions are mostly full: of a few bits one hits a block.
+  for (int i = 0; i < 8; ++i) {
+    node.machine()->memory()->FlipOneBit(cluster_->executor()->random());
+  }
 }
 
 }  // namespace firnkv

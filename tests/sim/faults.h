@@ -46,6 +46,7 @@ class Faults {
   void ClearNamespace();
   void FailAllocations();
   void SetWallClock();
+  void FlipBit();
 
   // Runs after a while, unless the schedule has come to its end.
   void Later(absl::Duration least, absl::Duration most,

@@ -88,6 +88,7 @@ class Operations {
 
   // Somebody turned bits over in memory: kCorrupt is a fair answer from now on.
   void ExpectCorruption() { corruption_ = true; }
+  bool corruption_expected() const { return corruption_; }
 
   // Operations of living workers that have not ended.
   std::vector<std::string> NotEnded();

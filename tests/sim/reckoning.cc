@@ -149,46 +149,67 @@ void Reckoning::CheckIndexAndNodesAgree() {
   }
 }
 
-void Reckoning::WriteAndReadBack(SimWorker* writer, SimWorker* reader,
-                                 std::size_t name_space,
-                                 const std::vector<PlannedBlock>& blocks) {
+std::vector<Outcome> Reckoning::Write(SimWorker* writer, std::size_t name_space,
+                                      const std::vector<PlannedBlock>& blocks) {
   std::vector<Outcome> outcomes;
-  bool ended = false;
-  auto done = [&](const std::vector<Outcome>& result) {
-    outcomes = result;
-    ended = true;
-  };
   Operations::WritePlan write;
   write.name_space = name_space;
   write.blocks = blocks;
   write.deadline = absl::Seconds(5);
   write.wait_for = WriteWait::kPublished;
-  operations_->Write(writer, std::move(write), done);
-  cluster_->RunUntil([&] { return ended; }, absl::Seconds(10));
-  for (const Outcome outcome : outcomes) {
-    if (outcome == Outcome::kStored || outcome == Outcome::kAlreadyThere) {
-      continue;
-    }
-    oracle_->Violation(StrCat("CANNOT BE WRITTEN: a key of namespace ",
-                              name_space, " by ", writer->options().name, ": ",
-                              OutcomeName(outcome)));
-  }
-  outcomes.clear();
-  ended = false;
+  operations_->Write(
+      writer, std::move(write),
+      [&](const std::vector<Outcome>& result) { outcomes = result; });
+  cluster_->RunUntil([&] { return !outcomes.empty(); }, absl::Seconds(10));
+  return outcomes;
+}
+
+std::vector<Outcome> Reckoning::Read(SimWorker* reader, std::size_t name_space,
+                                     const std::vector<PlannedBlock>& blocks) {
+  std::vector<Outcome> outcomes;
   Operations::ReadPlan read;
   read.name_space = name_space;
   read.blocks = blocks;
   read.deadline = absl::Seconds(5);
   read.want = ReadWant::kEveryBlock;
   read.quiet = true;
-  operations_->Read(reader, std::move(read), done);
-  cluster_->RunUntil([&] { return ended; }, absl::Seconds(10));
-  for (const Outcome outcome : outcomes) {
-    if (outcome == Outcome::kHit) continue;
-    oracle_->Violation(StrCat("CANNOT BE READ: a key of namespace ", name_space,
-                              " by ", reader->options().name, " after ",
-                              writer->options().name,
-                              " wrote it: ", OutcomeName(outcome)));
+  operations_->Read(
+      reader, std::move(read),
+      [&](const std::vector<Outcome>& result) { outcomes = result; });
+  cluster_->RunUntil([&] { return !outcomes.empty(); }, absl::Seconds(10));
+  return outcomes;
+}
+
+void Reckoning::WriteAndReadBack(SimWorker* writer, SimWorker* reader,
+                                 std::size_t name_space,
+                                 const std::vector<PlannedBlock>& blocks) {
+  auto is_corrupt = [](Outcome outcome) {
+    return outcome == Outcome::kCorrupt;
+  };
+  std::vector<Outcome> written = Write(writer, name_space, blocks);
+  std::vector<Outcome> read = Read(reader, name_space, blocks);
+  // What a bit flip spoilt is found by its first reader; then it can be
+  // written again.
+  for (int i = 0; i < 3 && operations_->corruption_expected() &&
+                  std::any_of(read.begin(), read.end(), is_corrupt);
+       ++i) {
+    written = Write(writer, name_space, blocks);
+    read = Read(reader, name_space, blocks);
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i >= written.size() || (written[i] != Outcome::kStored &&
+                                written[i] != Outcome::kAlreadyThere)) {
+      oracle_->Violation(
+          StrCat("CANNOT BE WRITTEN: ", ToHex(blocks[i].key).substr(0, 8),
+                 " by ", writer->options().name, ": ",
+                 i < written.size() ? OutcomeName(written[i]) : "no end"));
+    } else if (i >= read.size() || read[i] != Outcome::kHit) {
+      oracle_->Violation(
+          StrCat("CANNOT BE READ: ", ToHex(blocks[i].key).substr(0, 8), " by ",
+                 reader->options().name, " after ", writer->options().name,
+                 " wrote it: ", OutcomeName(written[i]), ": ",
+                 i < read.size() ? OutcomeName(read[i]) : "no end"));
+    }
   }
 }
 

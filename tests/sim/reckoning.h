@@ -52,6 +52,10 @@ class Reckoning {
   void WriteAndReadBack(SimWorker* writer, SimWorker* reader,
                         std::size_t name_space,
                         const std::vector<PlannedBlock>& blocks);
+  std::vector<Outcome> Write(SimWorker* writer, std::size_t name_space,
+                             const std::vector<PlannedBlock>& blocks);
+  std::vector<Outcome> Read(SimWorker* reader, std::size_t name_space,
+                            const std::vector<PlannedBlock>& blocks);
   std::string Name(const Place& place) const;
 
   SimCluster* const cluster_;

@@ -29,6 +29,9 @@ class Backing {
   Backing& operator=(const Backing&) = delete;
   ~Backing() {
     tally_->bytes -= bytes_;
+    std::erase_if(tally_->regions, [this](absl::Span<std::byte> region) {
+      return region.data() == start_;
+    });
     std::free(start_);
   }
 
@@ -127,11 +130,22 @@ absl::Status SimMemory::MayMake(std::uint64_t bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SimMemory::Make(
-    MemoryKindWanted, std::string_view, std::uint64_t bytes) {
+    MemoryKindWanted kind, std::string_view, std::uint64_t bytes) {
   if (absl::Status may = MayMake(bytes); !may.ok()) return may;
+  auto backing = std::make_shared<Backing>(tally_, bytes, /*sealed=*/true);
+  if (kind == MemoryKindWanted::kRegion) {
+    tally_->regions.push_back(backing->bytes());
+  }
   return std::shared_ptr<SharedMemory>(std::make_shared<SimSharedMemory>(
-      std::make_shared<Backing>(tally_, bytes, /*sealed=*/true),
-      MapAccess::kReadWrite));
+      std::move(backing), MapAccess::kReadWrite));
+}
+
+bool SimMemory::FlipOneBit(Random* random) {
+  if (tally_->regions.empty()) return false;
+  const absl::Span<std::byte> region =
+      tally_->regions[random->Below(tally_->regions.size())];
+  region[random->Below(region.size())] ^= std::byte{4};
+  return true;
 }
 
 absl::StatusOr<MemoryMaker::HeaderTable> SimMemory::MakeHeaderTable(

@@ -19,8 +19,11 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "client/transport/shared_memory.h"
+#include "proto/base/random.h"
 
 namespace firnkv {
 
@@ -46,6 +49,10 @@ class SimMemory : public MemoryMaker {
   // Bytes ever given back by Punch.
   std::uint64_t bytes_punched() const { return tally_->punched; }
 
+  // A bit of some pool region turns over on its own, as memory's do; false
+  // where there is no region. One thread only.
+  bool FlipOneBit(Random* random);
+
   // Memory as a hostile client makes it: staging that fails the seal check.
   std::shared_ptr<SharedMemory> MakeUnsealed(std::uint64_t bytes);
 
@@ -55,6 +62,8 @@ class SimMemory : public MemoryMaker {
     std::atomic<std::int64_t> descriptors{0};
     std::atomic<std::int64_t> mappings{0};
     std::atomic<std::uint64_t> punched{0};
+    // Pool regions, for FlipOneBit.
+    std::vector<absl::Span<std::byte>> regions;
   };
 
  private:

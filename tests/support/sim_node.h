@@ -27,6 +27,7 @@ class Node;
 // The data directory's node state; a crash keeps what was saved.
 class SimNodeState : public NodeState {
  public:
+  explicit SimNodeState(NodeId node) { memory_.node = node; }
   const NodeMemory& memory() const override { return memory_; }
   absl::Status Save(const NodeMemory& memory) override {
     memory_ = memory;
@@ -68,6 +69,8 @@ class SimNode {
   // While it runs: what its pool says of itself, and the copies it serves.
   PoolSnapshot Snapshot() const;
   std::vector<SlotHeader> Residents() const;
+  // A run of it found that another one had taken over.
+  bool superseded() const { return superseded_; }
   NodeId id() const { return state_.memory().node; }
 
  private:
@@ -75,6 +78,7 @@ class SimNode {
   const Options options_;
   SimNodeState state_;
   int life_ = 0;
+  bool superseded_ = false;
   SimMachine* machine_ = nullptr;
   std::unique_ptr<Node> node_;
   std::vector<std::unique_ptr<SimControl::Serving>> servings_;
