@@ -88,8 +88,8 @@ class LeafFirstLru : public EvictionPolicy {
 
   // Touches count up from the middle, hints of ended conversations down: older
   // than everything that was touched.
-  std::uint64_t next_stamp_ = std::uint64_t{1} << 63;
-  std::uint64_t next_cold_stamp_ = (std::uint64_t{1} << 63) - 1;
+  std::uint64_t next_stamp_ = std::uint64_t{1} << 48;
+  std::uint64_t next_cold_stamp_ = (std::uint64_t{1} << 48) - 1;
   std::vector<Node> nodes_;
   std::vector<Heap> heaps_;
 };

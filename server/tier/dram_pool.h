@@ -37,13 +37,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
-#include <optional>
-#include <utility>
+#include <set>
 #include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -52,6 +53,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/executor.h"
 #include "proto/base/mutex.h"
+#include "server/tier/arena.h"
 #include "server/tier/holds.h"
 #include "server/tier/lease_table.h"
 #include "server/tier/memory_limits.h"
@@ -62,8 +64,10 @@
 
 namespace firnkv {
 
+class Region;
 class ResidentBlocks;
-class RegionKeeper;
+class RoomMaker;
+struct Slot;
 
 class DramPool : public HoldKeeper {
  public:
@@ -124,7 +128,7 @@ class DramPool : public HoldKeeper {
   // kReservationOver once the reservation has ended or its time has passed,
   // kCleared if its namespace was cleared since, kAlreadyThere if another
   // writer was first (the slot is dead then).
-  std::variant<CopyTarget, Outcome> BeginCopy(SlotCopy reserved)
+  std::variant<CopyTarget, CommitResult> BeginCopy(SlotCopy reserved)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Every byte of `target` is there and `pieces` are its checksums: makes the
@@ -214,29 +218,73 @@ class DramPool : public HoldKeeper {
   std::uint64_t largest_block() const { return largest_block_; }
 
  private:
+  // A batch that has not got all its slots.
   struct Waiter;
-  // Completions gathered under the lock, run after it.
-  using Completions = std::vector<Task>;
+  using ReserveDone = absl::AnyInvocable<void(ReserveAnswer) &&>;
 
   void EndHold(SlotCopy copy) override ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Gives the waiters what has become free, posts their completions, and sets
-  // off what memory needs: growth, retirement steps, the timer.
-  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // --- Waiting for room, in the order in which it happens.
+
+  // Answers what needs no slot.
+  void Begin(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes slots as far as there are any; true once every block is decided.
   bool Advance(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Slot* MakeRoom(TenantId tenant, std::uint64_t slot_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After every change: gives waiters what has become free, ends those whose
+  // deadline has passed, and sets off what regions and time need. Completions
+  // are posted.
+  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a reader does can free something only by finding it expired or cleared.
+  void SettleWaiters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PostDone(std::unique_ptr<Waiter> waiter)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLeases(std::size_t budget) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetTimer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnTimer() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Grow(TenantId tenant) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // --- A region's life, in its order. Each step is a task.
+
+  void StartGrowth(TenantId tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Grow(TenantId tenant, RegionId id) ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartRetirement(Region* region) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShrinkToTarget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Posts the next step of each retiring region that is ready for it.
+  void AdvanceRetirements() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AnnounceRetirement(TenantId tenant, std::uint64_t region)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishRetirement(std::uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Leased and held by nobody; of huge pages, mapped by nobody either.
+  bool IsQuiet(const Region& region) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Every region that exists, is being made, or is mapped still.
+  std::uint64_t TotalBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint64_t NominalBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PoolOptions options_;
   const Parts parts_;
   const std::uint64_t largest_block_;
+  const Arena arena_;
 
   mutable Mutex mutex_;
-  std::unique_ptr<ResidentBlocks> blocks_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<ResidentBlocks> blocks_ ABSL_PT_GUARDED_BY(mutex_);
+  const std::unique_ptr<RoomMaker> room_ ABSL_PT_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<Waiter>> waiters_ ABSL_GUARDED_BY(mutex_);
+  std::vector<SessionId> overdue_views_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t target_bytes_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t other_mapped_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t regions_made_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t regions_retired_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t growth_refusals_ ABSL_GUARDED_BY(mutex_) = 0;
+  BootTime growth_paused_until_ ABSL_GUARDED_BY(mutex_);
+  // Tenants for which a region is being made.
+  std::set<TenantId> growing_ ABSL_GUARDED_BY(mutex_);
+  // Region that retires -> the tenant that gets the next one for it.
+  std::map<std::uint64_t, TenantId> in_favour_of_ ABSL_GUARDED_BY(mutex_);
+  // Regions that are gone, with the sessions that map them still.
+  std::map<std::uint64_t, absl::flat_hash_set<SessionId>> still_mapped_
+      ABSL_GUARDED_BY(mutex_);
   TimerId timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
   BootTime timer_at_ ABSL_GUARDED_BY(mutex_) = BootTime::Infinite();
 

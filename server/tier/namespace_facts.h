@@ -17,7 +17,7 @@ struct PoolNamespace {
   IdentityDigest digest;
   // The highest that the node knows. The pool never goes back to a lower one.
   ClearEpoch clear_epoch = ClearEpoch::kUnknown;
-  // Every block has exactly this size; 0: any size.
+  // The size of its blocks, and of their slots; none is larger. 0: any size.
   std::uint64_t block_bytes = 0;
   // Blocks have parents and positions (rule P14: mixing is refused).
   bool chained = true;

@@ -1,0 +1,168 @@
+#include "server/tier/memory_limits.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/bytes.h"
+#include "proto/base/text.h"
+
+namespace firnkv {
+namespace {
+
+constexpr std::string_view kCgroups = "/sys/fs/cgroup";
+// Version 1 says "no limit" as the largest multiple of a page.
+constexpr std::uint64_t kNoLimit = INT64_MAX / 4096 * 4096;
+
+// nullopt where the file is not there or cannot be read.
+std::optional<std::string> ReadWhole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text{std::istreambuf_iterator<char>(file),
+                   std::istreambuf_iterator<char>()};
+  if (file.bad()) return std::nullopt;
+  return text;
+}
+
+// Takes everything up to the first `end` off the front of `text`, and `end`.
+std::string_view TakeUpTo(char end, std::string_view* text) {
+  const std::string_view taken = text->substr(0, text->find(end));
+  text->remove_prefix(std::min(taken.size() + 1, text->size()));
+  return taken;
+}
+
+// A decimal number at the front of `text`; what follows it does not matter.
+std::optional<std::uint64_t> ParseNumber(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  std::uint64_t number = 0;
+  const auto end =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end.ec != std::errc()) return std::nullopt;
+  return number;
+}
+
+std::optional<std::uint64_t> ReadNumber(const std::string& path) {
+  const std::optional<std::string> text = ReadWhole(path);
+  return text ? ParseNumber(*text) : std::nullopt;
+}
+
+// Of the line "name number [unit]".
+std::optional<std::uint64_t> FieldOf(std::string_view text,
+                                     std::string_view name) {
+  while (!text.empty()) {
+    std::string_view line = TakeUpTo('\n', &text);
+    if (TakeUpTo(' ', &line) == name) return ParseNumber(line);
+  }
+  return std::nullopt;
+}
+
+// Whether the comma-separated `list` names `word`.
+bool Names(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    if (TakeUpTo(',', &list) == word) return true;
+  }
+  return false;
+}
+
+// "/a/b" -> "/a/b", "/a", "": a cgroup and its ancestors up to the root of the
+// hierarchy.
+std::vector<std::string> Ancestry(std::string_view path) {
+  std::vector<std::string> levels;
+  while (!path.empty() && path != "/") {
+    levels.emplace_back(path);
+    path = path.substr(0, path.rfind('/'));
+  }
+  levels.emplace_back();
+  return levels;
+}
+
+std::uint64_t Left(std::uint64_t limit, std::uint64_t used) {
+  return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+SystemMemoryLimits::SystemMemoryLimits(std::string root)
+    : root_(std::move(root)) {}
+
+absl::StatusOr<MemoryLimits::Reading> SystemMemoryLimits::Read() const {
+  const std::optional<std::string> meminfo =
+      ReadWhole(StrCat(root_, "/proc/meminfo"));
+  const std::optional<std::uint64_t> available_kib =
+      meminfo ? FieldOf(*meminfo, "MemAvailable:") : std::nullopt;
+  if (!available_kib) {
+    return absl::FailedPreconditionError(
+        StrCat(root_, "/proc/meminfo says no MemAvailable"));
+  }
+  Reading reading;
+  reading.available_bytes = *available_kib * kKiB;
+  reading.limited_by = "the machine";
+
+  const auto take = [&reading](const std::optional<Limit>& limit,
+                               std::string name) {
+    if (!limit) return;
+    const std::uint64_t left = Left(limit->limit_bytes, limit->used_bytes);
+    if (left > reading.available_bytes) return;
+    reading.available_bytes = left;
+    reading.limit_bytes = limit->limit_bytes;
+    reading.limited_by = std::move(name);
+  };
+  // Lines "number:controllers:path"; version 2 is "0::path".
+  const std::string cgroups =
+      ReadWhole(StrCat(root_, "/proc/self/cgroup")).value_or("");
+  for (std::string_view rest = cgroups; !rest.empty();) {
+    std::string_view path = TakeUpTo('\n', &rest);
+    const std::string_view number = TakeUpTo(':', &path);
+    const std::string_view controllers = TakeUpTo(':', &path);
+    for (const std::string& level : Ancestry(path)) {
+      const std::string_view name = level.empty() ? "/" : level;
+      if (number == "0" && controllers.empty()) {
+        // Where both versions are mounted, version 2 lies beside the
+        // controllers.
+        take(ReadVersion2(StrCat(root_, kCgroups, level)),
+             StrCat("cgroup v2 ", name));
+        take(ReadVersion2(StrCat(root_, kCgroups, "/unified", level)),
+             StrCat("cgroup v2 ", name));
+      } else if (Names(controllers, "memory")) {
+        take(ReadVersion1(StrCat(root_, kCgroups, "/memory", level)),
+             StrCat("cgroup v1 ", name));
+      }
+    }
+  }
+  return reading;
+}
+
+std::optional<SystemMemoryLimits::Limit> SystemMemoryLimits::ReadVersion2(
+    std::string_view folder) const {
+  // "max", and no file at all at the root, is no limit.
+  const std::optional<std::uint64_t> limit =
+      ReadNumber(StrCat(folder, "/memory.max"));
+  const std::optional<std::uint64_t> used =
+      ReadNumber(StrCat(folder, "/memory.current"));
+  if (!limit || !used) return std::nullopt;
+  const std::string stat =
+      ReadWhole(StrCat(folder, "/memory.stat")).value_or("");
+  return Limit{
+      .limit_bytes = *limit,
+      .used_bytes = Left(*used, FieldOf(stat, "inactive_file").value_or(0))};
+}
+
+std::optional<SystemMemoryLimits::Limit> SystemMemoryLimits::ReadVersion1(
+    std::string_view folder) const {
+  const std::optional<std::uint64_t> limit =
+      ReadNumber(StrCat(folder, "/memory.limit_in_bytes"));
+  const std::optional<std::uint64_t> used =
+      ReadNumber(StrCat(folder, "/memory.usage_in_bytes"));
+  if (!limit || !used || *limit >= kNoLimit) return std::nullopt;
+  const std::string stat =
+      ReadWhole(StrCat(folder, "/memory.stat")).value_or("");
+  return Limit{.limit_bytes = *limit,
+               .used_bytes = Left(
+                   *used, FieldOf(stat, "total_inactive_file").value_or(0))};
+}
+
+}  // namespace firnkv
