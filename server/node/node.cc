@@ -1,0 +1,272 @@
+#include "server/node/node.h"
+
+#include <utility>
+
+#include "proto/base/check.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+
+namespace firnkv {
+namespace {
+
+// How often a drain looks whether something is still in flight.
+constexpr absl::Duration kDrainLook = absl::Milliseconds(20);
+
+ClusterId ClusterOf(const Node::Parts& parts) {
+  return parts.cluster.IsZero() ? parts.state->memory().cluster : parts.cluster;
+}
+
+std::unique_ptr<ControlChannel> CatalogChannel(const NodeOptions& options,
+                                               const Seams& seams,
+                                               Node::Parts* parts) {
+  if (parts->catalog != nullptr) return std::move(parts->catalog);
+  return seams.control->Connect(options.catalog);
+}
+
+}  // namespace
+
+Node::Node(const NodeOptions& options, const Seams& seams, Parts parts)
+    : options_(options),
+      seams_(seams),
+      parts_(std::move(parts)),
+      silent_(Logger::Options{}, seams.clock, nullptr),
+      log_(parts_.log == nullptr ? &silent_ : parts_.log),
+      credentials_(parts_.secret, ClusterOf(parts_), seams.clock),
+      announcements_(options.announcements, seams.executor),
+      notices_(seams.executor),
+      descriptors_(options.max_descriptors_in_flight) {
+  CHECK(Validate(options).ok());
+  address_.node = parts_.state->memory().node;
+  address_.epoch = NodeEpoch{seams.random->NonZero64()};
+  address_.labels = options.labels;
+  MakePool();
+  MakePaths();
+  MakeServers();
+}
+
+void Node::MakePool() {
+  PoolOptions options;
+  options.epoch = address_.epoch;
+  options.target_bytes = options_.dram_bytes;
+  options.region_bytes = RegionBytes(options_);
+  options.reserve_bytes = options_.dram_reserve_bytes;
+  options.leases = options_.leases;
+  options.huge_pages = options_.huge_pages;
+  pool_ = std::make_unique<DramPool>(
+      options, DramPool::Parts{.clock = seams_.clock,
+                               .executor = seams_.executor,
+                               .memory = seams_.memory,
+                               .limits = parts_.limits,
+                               .events = &announcements_,
+                               .hooks = &notices_});
+}
+
+void Node::MakePaths() {
+  catalog_ = std::make_unique<NodeCatalogClient>(
+      CatalogChannel(options_, seams_, &parts_), &credentials_);
+  tenants_ = std::make_unique<TenantDirectory>(
+      TenantDirectory::Options{.uid_map = *ParseUidMap(options_.uid_map),
+                               .own_uid = options_.own_uid},
+      catalog_.get());
+  namespaces_ = std::make_unique<NamespaceCache>(
+      options_.namespaces, catalog_.get(), seams_.clock,
+      [this](const NamespaceFacts& facts) {
+        pool_->SetClearEpoch(facts.name_space, facts.clear_epoch);
+        tenants_->Learn(facts.tenant, facts.tenant_name);
+      });
+  copier_ = std::make_unique<Copier>(
+      options_.copier, Copier::Parts{.pool = pool_.get(),
+                                     .executor = seams_.executor,
+                                     .foreground_busy = [this] {
+                                       return streams_ != nullptr &&
+                                              streams_->busy();
+                                     }});
+  reservations_ = std::make_unique<Reservations>(
+      options_.reservations, Reservations::Parts{.pool = pool_.get(),
+                                                 .copier = copier_.get(),
+                                                 .executor = seams_.executor});
+  staging_ = std::make_unique<Staging>(options_.staging);
+  link_ = std::make_unique<CatalogLink>(
+      CatalogLink::Options{.address = &address_, .version = options_.version},
+      CatalogLink::Parts{.executor = seams_.executor,
+                         .random = seams_.random,
+                         .log = log_,
+                         .catalog = catalog_.get(),
+                         .credentials = &credentials_,
+                         .state = parts_.state,
+                         .announcements = &announcements_,
+                         .namespaces = namespaces_.get(),
+                         .pool = pool_.get()},
+      [this] { OnSuperseded(); });
+  reads_ = std::make_unique<ReadPath>(
+      ReadPath::Options{}, ReadPath::Parts{.executor = seams_.executor,
+                                           .namespaces = namespaces_.get(),
+                                           .registry = &registry_,
+                                           .pool = pool_.get(),
+                                           .metrics = &metrics_});
+  writes_ = std::make_unique<WritePath>(
+      WritePath::Parts{.executor = seams_.executor,
+                       .namespaces = namespaces_.get(),
+                       .registry = &registry_,
+                       .reservations = reservations_.get(),
+                       .staging = staging_.get(),
+                       .link = link_.get(),
+                       .metrics = &metrics_});
+}
+
+void Node::MakeServers() {
+  StreamServer::Options streams;
+  streams.max_connections = options_.max_stream_connections;
+  streams.max_connections_a_tenant = options_.max_stream_connections_a_tenant;
+  streams.connection.node = address_.node;
+  streams.connection.epoch = address_.epoch;
+  streams.connection.longest_response = options_.longest_response;
+  streams_ = std::make_unique<StreamServer>(
+      streams, ServedConnection::Parts{.executor = seams_.executor,
+                                       .log = log_,
+                                       .credentials = &credentials_,
+                                       .namespaces = namespaces_.get(),
+                                       .pool = pool_.get(),
+                                       .metrics = &metrics_});
+
+  SessionListener::Options sessions;
+  sessions.max_sessions = options_.max_sessions;
+  sessions.max_sessions_a_uid = options_.max_sessions_a_uid;
+  sessions.session.own_uid = options_.own_uid;
+  sessions.session.trust_same_uid = TrustSameUid(options_);
+  sessions.session.address = &address_;
+  sessions.session.catalog_address = options_.advertise_catalog.empty()
+                                         ? options_.catalog
+                                         : options_.advertise_catalog;
+  sessions.session.control_address =
+      StrCat("unix:", options_.socket, ".control");
+  sessions.session.region_bytes = RegionBytes(options_);
+  sessions.session.max_staging_bytes = options_.staging.max_bytes_a_session;
+  sessions.session.max_stagings =
+      static_cast<std::uint32_t>(options_.staging.max_count_a_session);
+  sessions_ = std::make_unique<SessionListener>(
+      sessions, SessionSocket::Parts{.executor = seams_.executor,
+                                     .random = seams_.random,
+                                     .log = log_,
+                                     .credentials = &credentials_,
+                                     .tenants = tenants_.get(),
+                                     .registry = &registry_,
+                                     .descriptors = &descriptors_,
+                                     .pool = pool_.get(),
+                                     .reservations = reservations_.get(),
+                                     .staging = staging_.get()});
+  notices_.SetSessions(sessions_.get());
+  housekeeper_ = std::make_unique<Housekeeper>(
+      options_.housekeeper, Housekeeper::Parts{.executor = seams_.executor,
+                                               .pool = pool_.get(),
+                                               .staging = staging_.get(),
+                                               .sessions = sessions_.get()});
+  service_ = std::make_unique<NodeService>(
+      NodeService::Options{.address = &address_, .version = options_.version},
+      NodeService::Parts{.clock = seams_.clock,
+                         .credentials = &credentials_,
+                         .registry = &registry_,
+                         .tenants = tenants_.get(),
+                         .reads = reads_.get(),
+                         .writes = writes_.get(),
+                         .pool = pool_.get(),
+                         .reservations = reservations_.get(),
+                         .staging = staging_.get(),
+                         .announcements = &announcements_,
+                         .link = link_.get(),
+                         .metrics = &metrics_},
+      [this] { OnDrainAsked(); });
+}
+
+absl::Status Node::Start(const std::string& control_address) {
+  const ClusterId remembered = parts_.state->memory().cluster;
+  if (!remembered.IsZero() && remembered != credentials_.cluster()) {
+    return absl::FailedPreconditionError(
+        StrCat("this data directory is of cluster ", ToHex(remembered),
+               ", the catalog of ", ToHex(credentials_.cluster())));
+  }
+  RETURN_IF_ERROR(streams_->Listen(seams_.network, options_.stream));
+  address_.stream_address = options_.advertise_stream.empty()
+                                ? streams_->address()
+                                : options_.advertise_stream;
+  address_.control_address = options_.advertise_control.empty()
+                                 ? control_address
+                                 : options_.advertise_control;
+  RETURN_IF_ERROR(sessions_->Listen(seams_.sockets, options_.socket));
+  link_->Start();
+  housekeeper_->Start();
+  return absl::OkStatus();
+}
+
+Node::~Node() {
+  // First whatever begins something, then what it waits for: an answer that
+  // comes on the way finds everything that it needs.
+  service_->StopServing();
+  scope_.Close();
+  housekeeper_->Stop();
+  notices_.Close();
+  sessions_->Close();
+  streams_->Close();
+  link_->Stop();
+  catalog_->Close();
+  reads_->Close();
+  copier_->Drain();
+}
+
+void Node::OnSuperseded() {
+  service_->StopServing();
+  sessions_->Close();
+  streams_->Close();
+  if (parts_.on_superseded) parts_.on_superseded();
+}
+
+void Node::OnDrainAsked() {
+  seams_.executor->Post(scope_.Wrap([this] {
+    log_->Write(Severity::kNotice, "drain_asked", {});
+    if (parts_.on_drain) return parts_.on_drain();
+    StartDrain(seams_.clock->Now() + options_.drain_timeout, [] {});
+  }));
+}
+
+void Node::StartDrain(BootTime deadline, absl::AnyInvocable<void() &&> done) {
+  writes_->StopReserving();
+  sessions_->StopAccepting();
+  AwaitQuiet(deadline, std::move(done));
+}
+
+void Node::AwaitQuiet(BootTime deadline, absl::AnyInvocable<void() &&> done) {
+  const BootTime now = seams_.clock->Now();
+  const bool quiet =
+      reservations_->totals().live == 0 && streams_->reads_in_flight() == 0 &&
+      pool_->Snapshot().holds == 0 && announcements_.pending() == 0;
+  const BootTime next = quiet || now >= deadline ? now : now + kDrainLook;
+  seams_.executor->PostAt(next, scope_.Wrap([this, deadline, over = next == now,
+                                             done = std::move(done)]() mutable {
+    if (over) return std::move(done)();
+    AwaitQuiet(deadline, std::move(done));
+  }));
+}
+
+std::vector<SlotHeader> Node::Residents() const {
+  constexpr std::size_t kStep = 4096;
+  std::vector<SlotHeader> copies;
+  std::uint32_t cursor = 0;
+  while (pool_->EachResident(&cursor, kStep, [&](const SlotHeader& header) {
+    copies.push_back(header);
+  })) {
+  }
+  return copies;
+}
+
+void Node::DescribeMetrics(MetricList* list) const {
+  metrics_.Describe({.pool = pool_.get(),
+                     .link = link_.get(),
+                     .copier = copier_.get(),
+                     .reservations = reservations_.get(),
+                     .sessions = sessions_.get(),
+                     .staging = staging_.get(),
+                     .streams = streams_.get()},
+                    list);
+}
+
+}  // namespace firnkv

@@ -1,0 +1,62 @@
+// Messages of NodeService to and from the plain types of the node's paths:
+// bounds every field and names the one that is wrong (INVALID_ARGUMENT).
+//
+// Who asks and by when is filled in by the service.
+//
+// Threading. Pure functions.
+
+#ifndef FIRNKV_SERVER_NODE_NODE_MESSAGES_H_
+#define FIRNKV_SERVER_NODE_NODE_MESSAGES_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/node/read_path.h"
+#include "server/node/reservations.h"
+#include "server/node/write_path.h"
+#include "server/tier/lease_table.h"
+
+namespace firnkv {
+
+namespace v1 {
+class CommitRequest;
+class ExistsRequest;
+class ExistsResponse;
+class NodeRemoveRequest;
+class OpenReadRequest;
+class OpenReadResponse;
+class ReleaseRequest;
+class RenewRequest;
+class ReportCorruptRequest;
+class ReserveRequest;
+class ReserveResponse;
+}  // namespace v1
+
+absl::StatusOr<SessionCall> CallFromProto(const v1::OpenReadRequest& message);
+absl::StatusOr<SessionCall> CallFromProto(const v1::ExistsRequest& message);
+absl::StatusOr<SessionCall> CallFromProto(const v1::NodeRemoveRequest& message);
+absl::StatusOr<SessionCall> CallFromProto(
+    const v1::ReportCorruptRequest& message);
+// As many as keys, none of them zero.
+absl::StatusOr<std::vector<Generation>> GenerationsFromProto(
+    const v1::ReportCorruptRequest& message);
+
+void ToProto(const ReadPath::OpenAnswer& answer, v1::OpenReadResponse* out);
+void ToProto(absl::Span<const Found> found, v1::ExistsResponse* out);
+
+absl::StatusOr<std::vector<LeaseId>> LeasesFromProto(
+    const v1::ReleaseRequest& message);
+absl::StatusOr<std::vector<LeaseId>> LeasesFromProto(
+    const v1::RenewRequest& message);
+
+absl::StatusOr<WritePath::ReserveCall> CallFromProto(
+    const v1::ReserveRequest& message);
+void ToProto(const Reservations::ReserveAnswer& answer,
+             v1::ReserveResponse* out);
+absl::StatusOr<WritePath::CommitCall> CallFromProto(
+    const v1::CommitRequest& message);
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_SERVER_NODE_NODE_MESSAGES_H_

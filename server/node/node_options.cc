@@ -1,0 +1,208 @@
+#include "server/node/node_options.h"
+
+#include <string_view>
+
+#include "proto/base/limits.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+#include "server/node/tenant_directory.h"
+
+namespace firnkv {
+namespace {
+
+void DescribeNetwork(NodeOptions* options, OptionList* list) {
+  list->Text("node.socket", &options->socket,
+             {.help = "Unix socket of local sessions; their gRPC is beside it, "
+                      "at this path with .control behind it."});
+  list->Text("node.stream", &options->stream,
+             {.help = "host:port of the stream transport."});
+  list->Text("node.control", &options->control,
+             {.help = "host:port of gRPC for administrators."});
+  list->Text("node.advertise_stream", &options->advertise_stream,
+             {.help = "What others are told as the stream's address; empty: "
+                      "where it listens."});
+  list->Text("node.advertise_control", &options->advertise_control,
+             {.help = "As advertise_stream, for gRPC."});
+  list->Text("node.catalog", &options->catalog,
+             {.help = "host:port of the catalog; empty: one embedded in this "
+                      "process."});
+  list->Text("node.advertise_catalog", &options->advertise_catalog,
+             {.help = "What sessions are told as the catalog's address; empty: "
+                      "as node.catalog."});
+  list->Flag("node.plaintext_network", &options->plaintext_network,
+             {.help = "Allow addresses beyond loopback without TLS."});
+  list->Text("node.zone", &options->labels.zone,
+             {.help = "Label: where the node stands, widest."});
+  list->Text("node.rack", &options->labels.rack,
+             {.help = "Label: where the node stands, narrower."});
+  list->Text("node.host", &options->labels.host,
+             {.help = "Label: the machine's name."});
+  list->Duration("node.drain_timeout", &options->drain_timeout,
+                 {.help = "How long SIGTERM waits for what is in flight.",
+                  .least = absl::ZeroDuration(),
+                  .most = absl::Minutes(10)});
+}
+
+void DescribeSessions(NodeOptions* options, OptionList* list) {
+  list->List("sessions.uid_map", &options->uid_map,
+             {.help = "UID=TENANT, one a line. Without any, only the node's "
+                      "own uid is served, as tenant `default`.",
+              .most = 4096,
+              .check = [](std::string_view line) {
+                return ParseUidMap({std::string(line)}).status();
+              }});
+  list->Text("sessions.trust_same_uid", &options->trust_same_uid,
+             {.help = "Map the pool into processes of the node's own uid, "
+                      "which could write to it. auto: only where there is no "
+                      "uid map.",
+              .one_of = {"auto", "true", "false"}});
+  list->Count("sessions.max", &options->max_sessions,
+              {.help = "Local sessions in all.", .least = 1, .most = 65536});
+  list->Count(
+      "sessions.max_a_uid", &options->max_sessions_a_uid,
+      {.help = "Local sessions of one uid.", .least = 1, .most = 65536});
+  list->Count("sessions.max_descriptors_in_flight",
+              &options->max_descriptors_in_flight,
+              {.help = "Descriptors on their way to clients at a time; keep it "
+                       "far below nofile.",
+               .least = 1,
+               .most = 4096});
+  list->Bytes("staging.max_bytes_a_session",
+              &options->staging.max_bytes_a_session,
+              {.help = "Staging that one session may lend.",
+               .least = kMiB,
+               .most = 1024 * kGiB});
+  list->Bytes("staging.max_bytes_a_tenant",
+              &options->staging.max_bytes_a_tenant,
+              {.help = "Staging of all sessions of a tenant.",
+               .least = kMiB,
+               .most = 1024 * kGiB});
+  list->Count(
+      "staging.max_count_a_session", &options->staging.max_count_a_session,
+      {.help = "Pieces of staging of one session.", .least = 1, .most = 4096});
+  list->Count(
+      "staging.max_count_a_tenant", &options->staging.max_count_a_tenant,
+      {.help = "Pieces of staging of a tenant.", .least = 1, .most = 65536});
+}
+
+void DescribeData(NodeOptions* options, OptionList* list) {
+  list->Bytes("dram.bytes", &options->dram_bytes,
+              {.help = "Target size of the DRAM pool.",
+               .least = 4 * kMiB,
+               .most = 16 * 1024 * kGiB});
+  list->Bytes("dram.region_bytes", &options->region_bytes,
+              {.help = "Size of a region; 0B: 64 MiB below 4 GiB of DRAM, else "
+                       "256 MiB.",
+               .most = kGiB});
+  list->Bytes("dram.reserve_bytes", &options->dram_reserve_bytes,
+              {.help = "Memory left free below every limit of the machine and "
+                       "of the cgroup.",
+               .most = 1024 * kGiB});
+  list->Flag("dram.huge_pages", &options->huge_pages,
+             {.help = "Take the pool from reserved huge pages."});
+  list->Count("leases.max_slots", &options->leases.max_leased_slots,
+              {.help = "Slots under read leases, counted once a lease.",
+               .least = 1,
+               .most = 1 << 26});
+  list->Count(
+      "leases.max_slots_a_session", &options->leases.max_leased_slots_a_session,
+      {.help = "The same, of one session.", .least = 1, .most = 1 << 26});
+  list->Duration("leases.longest", &options->leases.longest,
+                 {.help = "Longest read lease.",
+                  .least = absl::Milliseconds(100),
+                  .most = absl::Seconds(60)});
+  list->Duration("leases.longest_view", &options->leases.longest_view,
+                 {.help = "Hard age of a view; a session beyond it is closed.",
+                  .least = absl::Milliseconds(100),
+                  .most = absl::Minutes(5)});
+  list->Bytes("reservations.max_bytes_a_session",
+              &options->reservations.max_bytes_a_session,
+              {.help = "Bytes that one session may have reserved.",
+               .least = kMiB,
+               .most = 1024 * kGiB});
+  list->Bytes("reservations.max_bytes_a_tenant",
+              &options->reservations.max_bytes_a_tenant,
+              {.help = "Bytes that a tenant may have reserved.",
+               .least = kMiB,
+               .most = 1024 * kGiB});
+  list->Duration("reservations.longest", &options->reservations.longest,
+                 {.help = "Longest reservation.",
+                  .least = absl::Milliseconds(100),
+                  .most = absl::Minutes(2)});
+  list->Bytes("copier.max_queued_bytes", &options->copier.max_queued_bytes,
+              {.help = "Committed bytes that may wait to be copied; beyond, "
+                       "Reserve is congested.",
+               .least = kMiB,
+               .most = 1024 * kGiB});
+  list->Count(
+      "stream.max_connections", &options->max_stream_connections,
+      {.help = "Stream connections in all.", .least = 1, .most = 65536});
+  list->Count(
+      "stream.max_connections_a_tenant",
+      &options->max_stream_connections_a_tenant,
+      {.help = "Stream connections of a tenant.", .least = 1, .most = 65536});
+  list->Duration("stream.longest_response", &options->longest_response,
+                 {.help = "Wall deadline of a response, whatever the reader "
+                          "asked for.",
+                  .least = absl::Milliseconds(100),
+                  .most = kLongestDeadline});
+  list->Count("announcements.max_entries", &options->announcements.max_entries,
+              {.help = "Events kept for the catalog, about 200 B each; beyond, "
+                       "a full inventory replaces them.",
+               .least = kMaxAnnouncementEntries,
+               .most = 1 << 26});
+  list->Duration("announcements.delay", &options->announcements.delay,
+                 {.help = "How long the first event waits for others.",
+                  .least = absl::ZeroDuration(),
+                  .most = absl::Seconds(1)});
+}
+
+}  // namespace
+
+void Describe(NodeOptions* options, OptionList* list) {
+  DescribeNetwork(options, list);
+  DescribeSessions(options, list);
+  DescribeData(options, list);
+}
+
+std::uint64_t RegionBytes(const NodeOptions& options) {
+  if (options.region_bytes != 0) return options.region_bytes;
+  return options.dram_bytes < 4 * kGiB ? 64 * kMiB : 256 * kMiB;
+}
+
+bool TrustSameUid(const NodeOptions& options) {
+  if (options.trust_same_uid == "auto") return options.uid_map.empty();
+  return options.trust_same_uid == "true";
+}
+
+bool IsLoopback(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || host == "::1" ||
+         host.rfind("127.", 0) == 0;
+}
+
+absl::Status Validate(const NodeOptions& options) {
+  RETURN_IF_ERROR(ParseUidMap(options.uid_map).status());
+  for (const std::string* address : {&options.stream, &options.control}) {
+    if (!options.plaintext_network && !IsLoopback(*address)) {
+      return absl::InvalidArgumentError(
+          StrCat(*address,
+                 " is beyond loopback and there is no TLS: set "
+                 "node.plaintext_network to allow it"));
+    }
+  }
+  const std::uint64_t region = RegionBytes(options);
+  if (region % (64 * kPageBytes) != 0) {
+    return absl::InvalidArgumentError(
+        StrCat("dram.region_bytes ", FormatBytes(region), " is no multiple of ",
+               FormatBytes(64 * kPageBytes)));
+  }
+  if (region > options.dram_bytes) {
+    return absl::InvalidArgumentError(
+        StrCat("dram.bytes ", FormatBytes(options.dram_bytes),
+               " holds no region of ", FormatBytes(region)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace firnkv

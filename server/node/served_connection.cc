@@ -1,0 +1,497 @@
+#include "server/node/served_connection.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "proto/base/check.h"
+#include "proto/base/request.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+#include "server/node/scoped_answer.h"
+
+namespace firnkv {
+namespace {
+
+absl::Status Broken(std::string_view what) {
+  return absl::InvalidArgumentError(StrCat("protocol: ", what));
+}
+
+std::string Frame(FrameType type, std::uint64_t request,
+                  const std::string& body, std::uint64_t payload_bytes = 0) {
+  return EncodeLead({.type = type,
+                     .request = request,
+                     .body_bytes = static_cast<std::uint32_t>(body.size()),
+                     .payload_bytes = payload_bytes}) +
+         body;
+}
+
+}  // namespace
+
+ServedConnection::ServedConnection(const Options& options, const Parts& parts,
+                                   std::unique_ptr<ByteStream> stream,
+                                   Callbacks callbacks)
+    : options_(options),
+      parts_(parts),
+      callbacks_(std::move(callbacks)),
+      stream_(std::move(stream)) {}
+
+ServedConnection::~ServedConnection() {
+  Close(absl::UnavailableError("the node is closing"));
+  scope_.Close();
+}
+
+TimerId ServedConnection::CloseAt(BootTime when, const char* why) {
+  return parts_.executor->PostAt(when, scope_.Wrap([this, why] {
+    Close(absl::DeadlineExceededError(why));
+  }));
+}
+
+void ServedConnection::Start() {
+  {
+    MutexLock lock(&mutex_);
+    receive_timer_ = CloseAt(
+        parts_.executor->clock()->Now() + options_.hello_timeout, "no hello");
+  }
+  ReceiveFrames();
+}
+
+void ServedConnection::Close(const absl::Status& why) {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    closed_ = true;
+    parts_.executor->Cancel(receive_timer_);
+    parts_.executor->Cancel(send_timer_);
+  }
+  // The completions that this brings about end the holds.
+  stream_->Close();
+  if (!why.ok() && !absl::IsOutOfRange(why)) {
+    parts_.log->Write(Severity::kDebug, "stream_closed",
+                      {{"peer", stream_->peer()}, {"why", why.ToString()}});
+  }
+  std::move(callbacks_.on_closed)();
+}
+
+void ServedConnection::Refuse(const absl::Status& why) {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_ || refusing_) return;
+    refusing_ = true;
+    first_.clear();
+    first_.push_back(
+        Frame(FrameType::kRefused, 0, EncodeRefused({.reason = why})));
+    parts_.executor->Cancel(receive_timer_);
+  }
+  parts_.metrics->bad_requests.Add();
+  parts_.log->Write(Severity::kNotice, "stream_refused",
+                    {{"peer", stream_->peer()}, {"why", why.ToString()}});
+  SendFrames();
+}
+
+// --- Receiving.
+
+bool ServedConnection::MayReceive() const {
+  return !closed_ && !refusing_ && receiving_ == Step::kNone &&
+         responses_.size() < options_.max_requests && keys_ < options_.max_keys;
+}
+
+void ServedConnection::ReceiveFrames() {
+  for (;;) {
+    absl::Span<std::byte> into;
+    {
+      MutexLock lock(&mutex_);
+      if (!MayReceive()) return;
+      receiving_ = Step::kStarting;
+      into =
+          in_body_
+              ? absl::MakeSpan(reinterpret_cast<std::byte*>(body_bytes_.data()),
+                               body_bytes_.size())
+              : absl::MakeSpan(reinterpret_cast<std::byte*>(lead_bytes_.data()),
+                               lead_bytes_.size());
+    }
+    stream_->StartReceive(
+        {into}, [this](absl::Status status) { OnReceived(std::move(status)); });
+    absl::Status status;
+    {
+      MutexLock lock(&mutex_);
+      if (receiving_ == Step::kStarting) {
+        receiving_ = Step::kOutside;
+        return;
+      }
+      CHECK(receiving_ == Step::kDoneInside);
+      receiving_ = Step::kHandling;
+      status = received_;
+    }
+    if (!HandleReceived(status)) return;
+  }
+}
+
+void ServedConnection::OnReceived(absl::Status status) {
+  {
+    MutexLock lock(&mutex_);
+    if (receiving_ == Step::kStarting) {
+      receiving_ = Step::kDoneInside;
+      received_ = std::move(status);
+      return;
+    }
+    CHECK(receiving_ == Step::kOutside);
+    receiving_ = Step::kHandling;
+  }
+  if (HandleReceived(status)) ReceiveFrames();
+}
+
+bool ServedConnection::HandleReceived(const absl::Status& status) {
+  if (!status.ok()) {
+    Close(status);
+    return false;
+  }
+  const absl::Status handled = OnBytes();
+  {
+    MutexLock lock(&mutex_);
+    receiving_ = Step::kNone;
+  }
+  if (!handled.ok()) Refuse(handled);
+  return handled.ok();
+}
+
+absl::Status ServedConnection::OnBytes() {
+  FrameLead lead;
+  {
+    MutexLock lock(&mutex_);
+    if (!in_body_) {
+      ASSIGN_OR_RETURN(lead_,
+                       DecodeLead({lead_bytes_.data(), lead_bytes_.size()}));
+      if (lead_.payload_bytes != 0) return Broken("a payload from a reader");
+      // DecodeLead has bounded it.
+      body_bytes_.resize(lead_.body_bytes);
+      if (lead_.body_bytes > 0) {
+        in_body_ = true;
+        if (identified_) {
+          receive_timer_ =
+              CloseAt(parts_.executor->clock()->Now() + options_.frame_timeout,
+                      "a frame did not end");
+        }
+        return absl::OkStatus();
+      }
+    }
+    in_body_ = false;
+    if (identified_) parts_.executor->Cancel(receive_timer_);
+    lead = lead_;
+  }
+  return OnFrame(lead);
+}
+
+absl::Status ServedConnection::OnFrame(const FrameLead& lead) {
+  {
+    MutexLock lock(&mutex_);
+    if (identified_ == (lead.type == FrameType::kHello)) {
+      return Broken(identified_ ? "a second hello" : "no hello came first");
+    }
+  }
+  switch (lead.type) {
+    case FrameType::kHello:
+      return OnHello();
+    case FrameType::kRead:
+      return OnRead(lead.request);
+    case FrameType::kCancel:
+      OnCancel(lead.request);
+      return absl::OkStatus();
+    case FrameType::kRefused:
+    case FrameType::kBlock:
+    case FrameType::kReadEnd:
+      return Broken("a frame that only a server sends");
+  }
+  return Broken("a frame of no known type");
+}
+
+absl::Status ServedConnection::OnHello() {
+  ASSIGN_OR_RETURN(const HelloBody hello, DecodeHello(body_bytes_));
+  const Handshake ours = parts_.credentials->handshake();
+  const absl::StatusOr<std::uint32_t> protocol = Agree(ours, hello.handshake);
+  if (!protocol.ok()) return protocol.status();
+  ASSIGN_OR_RETURN(const TokenClaims claims,
+                   parts_.credentials->Check(hello.token));
+  if (claims.role == Role::kAdmin) {
+    return absl::PermissionDeniedError("an administrator reads no blocks");
+  }
+  RETURN_IF_ERROR(callbacks_.on_identified(claims));
+  {
+    MutexLock lock(&mutex_);
+    parts_.executor->Cancel(receive_timer_);
+    identified_ = true;
+    claims_ = claims;
+    first_.push_back(Frame(FrameType::kHello, 0,
+                           EncodeHello({.handshake = ours,
+                                        .token = {},
+                                        .node = options_.node,
+                                        .epoch = options_.epoch})));
+  }
+  SendFrames();
+  return absl::OkStatus();
+}
+
+absl::Status ServedConnection::OnRead(std::uint64_t request) {
+  ASSIGN_OR_RETURN(ReadBody body, DecodeRead(body_bytes_));
+  RETURN_IF_ERROR(Validate(body.header));
+  auto response = std::make_unique<Response>();
+  response->request = request;
+  response->busy = BusyMark(parts_.busy);
+  response->started = parts_.executor->clock()->Now();
+  response->deadline = response->started + std::min(body.header.remaining,
+                                                    options_.longest_response);
+  const BootTime deadline = response->deadline;
+  const NamespaceId name_space = body.name_space;
+  const ClearEpoch seen = body.clear_epoch;
+  response->body = std::move(body);
+  NamespaceCaller caller;
+  {
+    MutexLock lock(&mutex_);
+    if (!parts_.credentials->StillValid(claims_)) {
+      return absl::UnauthenticatedError("the token has expired");
+    }
+    for (const auto& other : responses_) {
+      if (other->request == request) return Broken("a request id twice");
+    }
+    caller = {claims_.tenant, claims_.role == Role::kNode};
+    keys_ += response->body.keys.size();
+    responses_.push_back(std::move(response));
+  }
+  parts_.namespaces->Find(
+      caller, name_space, seen, deadline,
+      ScopedAnswer<NamespaceCache::Answer>(
+          &scope_, [this, request](NamespaceCache::Answer answer) {
+            OnNamespace(request, std::move(answer));
+          }));
+  return absl::OkStatus();
+}
+
+void ServedConnection::OnNamespace(std::uint64_t request,
+                                   NamespaceCache::Answer answer) {
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& response : responses_) {
+      if (response->request != request || response->resolved) continue;
+      response->name_space = std::move(answer);
+      response->resolved = true;
+      break;
+    }
+  }
+  SendFrames();
+}
+
+void ServedConnection::OnCancel(std::uint64_t request) {
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& response : responses_) {
+      if (response->request == request) response->cancelled = true;
+    }
+  }
+  SendFrames();
+}
+
+// --- Sending.
+
+void ServedConnection::SendFrames() {
+  for (;;) {
+    Outgoing next;
+    if (!TakeOutgoing(&next)) return;
+    std::vector<absl::Span<const std::byte>> pieces;
+    {
+      MutexLock lock(&mutex_);
+      outgoing_ = std::move(next);
+      const auto* const text =
+          reinterpret_cast<const std::byte*>(outgoing_.text.data());
+      for (const Outgoing::Piece& piece : outgoing_.pieces) {
+        pieces.push_back(
+            piece.payload.empty()
+                ? absl::MakeSpan(text + piece.text_offset, piece.text_bytes)
+                : piece.payload);
+      }
+      // Rule T3.
+      send_timer_ = CloseAt(outgoing_.deadline, "a response was not read");
+    }
+    stream_->StartSend(std::move(pieces), [this](absl::Status status) {
+      OnSent(std::move(status));
+    });
+    absl::Status status;
+    {
+      MutexLock lock(&mutex_);
+      if (sending_ == Step::kStarting) {
+        sending_ = Step::kOutside;
+        return;
+      }
+      CHECK(sending_ == Step::kDoneInside);
+      sending_ = Step::kHandling;
+      status = sent_;
+    }
+    if (!HandleSent(status)) return;
+  }
+}
+
+bool ServedConnection::TakeOutgoing(Outgoing* outgoing) {
+  Response* response = nullptr;
+  bool cancelled = false;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_ || sending_ != Step::kNone) return false;
+    if (!first_.empty()) {
+      outgoing->text = std::move(first_.front());
+      first_.pop_front();
+      outgoing->pieces.push_back({0, outgoing->text.size(), {}});
+      outgoing->deadline =
+          parts_.executor->clock()->Now() + options_.frame_timeout;
+      outgoing->closes = refusing_ && first_.empty();
+      sending_ = Step::kStarting;
+      return true;
+    }
+    if (refusing_) return false;
+    for (const auto& one : responses_) {
+      if (!one->resolved && !one->cancelled) continue;
+      response = one.get();
+      cancelled = one->cancelled;
+      break;
+    }
+    if (response == nullptr) return false;
+    sending_ = Step::kStarting;
+  }
+  Fill(response, cancelled, outgoing);
+  return true;
+}
+
+void ServedConnection::Fill(Response* response, bool cancelled,
+                            Outgoing* outgoing) const {
+  const BootTime now = parts_.executor->clock()->Now();
+  const std::size_t keys = response->body.keys.size();
+  outgoing->deadline = std::max(now, response->deadline) + options_.grace;
+  const auto answer_rest = [&](Outcome outcome) {
+    while (response->next < keys) {
+      HeldBlock block;
+      block.outcome = outcome;
+      AppendBlock(std::move(block), response, outgoing);
+    }
+  };
+  if (!cancelled) {
+    const auto* const refused = std::get_if<Outcome>(&response->name_space);
+    if (refused != nullptr) {
+      answer_rest(*refused);
+    } else if (now >= response->deadline) {
+      answer_rest(Outcome::kTimedOut);
+    } else {
+      FillFromPool(std::get<PoolNamespace>(response->name_space), response,
+                   outgoing);
+      if (response->run_over) answer_rest(Outcome::kSkipped);
+    }
+    if (response->next < keys) return;
+  }
+  const std::string end = Frame(FrameType::kReadEnd, response->request, {});
+  outgoing->pieces.push_back({outgoing->text.size(), end.size(), {}});
+  outgoing->text += end;
+  outgoing->finishes = response;
+}
+
+void ServedConnection::FillFromPool(const PoolNamespace& name_space,
+                                    Response* response,
+                                    Outgoing* outgoing) const {
+  std::vector<HeldRequest::Key> keys;
+  const std::size_t last =
+      std::min(response->body.keys.size(), response->next + options_.send_keys);
+  for (std::size_t i = response->next; i < last; ++i) {
+    keys.push_back({response->body.keys[i].key, response->body.keys[i].room});
+  }
+  if (keys.empty()) return;
+  const bool leading_run = response->body.leading_run;
+  HeldAnswer answer = parts_.pool->OpenHeld(
+      {.name_space = &name_space,
+       .keys = keys,
+       .span = leading_run ? ReadSpan::kLeadingRun : ReadSpan::kEveryBlock,
+       .max_bytes = options_.send_bytes});
+  CHECK(answer.decided > 0 && answer.decided <= keys.size());
+  for (std::size_t i = 0; i < answer.decided && !response->run_over; ++i) {
+    response->run_over =
+        leading_run && answer.blocks[i].outcome != Outcome::kHit;
+    AppendBlock(std::move(answer.blocks[i]), response, outgoing);
+  }
+}
+
+void ServedConnection::AppendBlock(HeldBlock block, Response* response,
+                                   Outgoing* outgoing) const {
+  const bool hit = block.outcome == Outcome::kHit;
+  CHECK(!hit || block.bytes.size() == block.header.length);
+  const std::string frame =
+      Frame(FrameType::kBlock, response->request,
+            EncodeBlock({.index = static_cast<std::uint32_t>(response->next),
+                         .outcome = block.outcome,
+                         .retry_after = block.outcome == Outcome::kCongested
+                                            ? options_.retry_after
+                                            : absl::ZeroDuration(),
+                         .header = hit ? block.header : SlotHeader{}}),
+            hit ? block.bytes.size() : 0);
+  // Neighbouring frames without payload between them are one piece.
+  if (!outgoing->pieces.empty() && outgoing->pieces.back().payload.empty()) {
+    outgoing->pieces.back().text_bytes += frame.size();
+  } else {
+    outgoing->pieces.push_back({outgoing->text.size(), frame.size(), {}});
+  }
+  outgoing->text += frame;
+  if (hit) {
+    outgoing->pieces.push_back({0, 0, block.bytes});
+    outgoing->holds.push_back(std::move(block.hold));
+    parts_.metrics->stream_bytes.Add(block.bytes.size());
+  }
+  parts_.metrics->CountOutcome(&parts_.metrics->stream_reads, block.outcome);
+  ++response->next;
+}
+
+void ServedConnection::OnSent(absl::Status status) {
+  {
+    MutexLock lock(&mutex_);
+    if (sending_ == Step::kStarting) {
+      sending_ = Step::kDoneInside;
+      sent_ = std::move(status);
+      return;
+    }
+    CHECK(sending_ == Step::kOutside);
+    sending_ = Step::kHandling;
+  }
+  if (HandleSent(status)) SendFrames();
+}
+
+bool ServedConnection::HandleSent(const absl::Status& status) {
+  Outgoing sent;
+  {
+    MutexLock lock(&mutex_);
+    sent = std::move(outgoing_);
+    outgoing_ = Outgoing{};
+    parts_.executor->Cancel(send_timer_);
+    if (sent.finishes == nullptr) sending_ = Step::kNone;
+  }
+  // Rule P8: the transport needs the memory no longer.
+  sent.holds.clear();
+  if (!status.ok() || sent.closes) {
+    Close(status);
+    return false;
+  }
+  if (sent.finishes != nullptr) FinishResponse(sent.finishes);
+  return true;
+}
+
+void ServedConnection::FinishResponse(const Response* response) {
+  std::unique_ptr<Response> finished;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = std::find_if(
+        responses_.begin(), responses_.end(),
+        [response](const auto& one) { return one.get() == response; });
+    CHECK(it != responses_.end());
+    finished = std::move(*it);
+    responses_.erase(it);
+    keys_ -= finished->body.keys.size();
+    sending_ = Step::kNone;
+  }
+  parts_.metrics->stream_read.Add(parts_.executor->clock()->Now() -
+                                  finished->started);
+  // There is room again. As a task: receiving starts sends, and this is one.
+  parts_.executor->Post(scope_.Wrap([this] { ReceiveFrames(); }));
+}
+
+}  // namespace firnkv

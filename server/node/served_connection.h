@@ -1,0 +1,235 @@
+// The node's end of one stream connection: hello and token, then reads, each
+// answered by a kBlock frame a key, in order, and a kReadEnd
+// (proto/base/frame.h).
+//
+// Sending. Blocks are looked up when their turn comes, under a hold that ends
+// when the transport no longer needs the memory (rule P8): at most send_bytes,
+// or one block, are held at a time. Checksums stand in the frame ahead of the
+// payload (rule T1). Every response has a wall deadline (rule T3): keys whose
+// turn comes after it are kTimedOut, and a send that is still under way `grace`
+// after it ends the connection, however the reader drips.
+//
+// Reading. Requests are pipelined; while max_requests of them, or max_keys
+// keys, are unanswered, nothing more is received. So a connection costs at most
+// (max_keys + 4,096) * 40 bytes and one frame body.
+//
+// A peer may be hostile: what it sends is bounded and decoded by frame.h, and
+// whatever breaks the protocol is refused with its reason, and ends the
+// connection.
+//
+// Threading. Thread-safe. One mutex, never held over the stream, the pool or a
+// callback.
+//
+// Ownership. Owned by StreamServer; everything in Parts outlives it.
+
+#ifndef FIRNKV_SERVER_NODE_SERVED_CONNECTION_H_
+#define FIRNKV_SERVER_NODE_SERVED_CONNECTION_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/transport/byte_stream.h"
+#include "proto/base/bytes.h"
+#include "proto/base/executor.h"
+#include "proto/base/frame.h"
+#include "proto/base/id.h"
+#include "proto/base/mutex.h"
+#include "proto/base/token.h"
+#include "server/base/log.h"
+#include "server/node/namespace_cache.h"
+#include "server/node/node_credentials.h"
+#include "server/node/node_metrics.h"
+#include "server/tier/dram_pool.h"
+
+namespace firnkv {
+
+class ServedConnection {
+ public:
+  struct Options {
+    NodeId node;
+    NodeEpoch epoch = NodeEpoch::kNone;
+    absl::Duration hello_timeout = absl::Seconds(5);
+    // From a frame's lead to the end of its body.
+    absl::Duration frame_timeout = absl::Seconds(5);
+    absl::Duration longest_response = absl::Seconds(30);
+    absl::Duration grace = absl::Seconds(1);
+    std::size_t max_requests = 16;
+    std::size_t max_keys = 8192;
+    std::uint64_t send_bytes = kMiB;
+    std::size_t send_keys = 256;
+    absl::Duration retry_after = absl::Milliseconds(20);
+  };
+  struct Parts {
+    Executor* executor = nullptr;
+    Logger* log = nullptr;
+    NodeCredentials* credentials = nullptr;
+    NamespaceCache* namespaces = nullptr;
+    DramPool* pool = nullptr;
+    NodeMetrics* metrics = nullptr;
+    // Reads that are being answered, of all connections.
+    std::atomic<std::int64_t>* busy = nullptr;
+  };
+  struct Callbacks {
+    // Who the peer is; its answer may refuse the connection (caps).
+    absl::AnyInvocable<absl::Status(const TokenClaims&)> on_identified;
+    // Once. The connection may be destroyed from a task then, not from inside.
+    absl::AnyInvocable<void() &&> on_closed;
+  };
+
+  ServedConnection(const Options& options, const Parts& parts,
+                   std::unique_ptr<ByteStream> stream, Callbacks callbacks);
+  ~ServedConnection();
+
+  void Start() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends it now. Idempotent.
+  void Close(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Says why, and closes once that has been sent.
+  void Refuse(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // Counts one read as being answered while it lives.
+  class BusyMark {
+   public:
+    BusyMark() = default;
+    explicit BusyMark(std::atomic<std::int64_t>* busy) : busy_(busy) {
+      busy_->fetch_add(1, std::memory_order_relaxed);
+    }
+    BusyMark& operator=(BusyMark&& other) noexcept {
+      std::swap(busy_, other.busy_);
+      return *this;
+    }
+    ~BusyMark() {
+      if (busy_ != nullptr) busy_->fetch_sub(1, std::memory_order_relaxed);
+    }
+
+   private:
+    std::atomic<std::int64_t>* busy_ = nullptr;
+  };
+
+  // One read and how far it has been answered.
+  struct Response {
+    std::uint64_t request = 0;
+    ReadBody body;
+    BootTime started;
+    // Rule T3.
+    BootTime deadline;
+    // Whether what follows is known; then either facts or a refusal.
+    bool resolved = false;
+    NamespaceCache::Answer name_space = Outcome::kUnset;
+    std::size_t next = 0;
+    // The leading run is over: the rest is kSkipped.
+    bool run_over = false;
+    bool cancelled = false;
+    BusyMark busy;
+  };
+  // What one StartSend carries.
+  struct Outgoing {
+    std::string text;
+    // Each piece is either of `text` (an offset) or a block's bytes.
+    struct Piece {
+      std::size_t text_offset = 0;
+      std::size_t text_bytes = 0;
+      absl::Span<const std::byte> payload;
+    };
+    std::vector<Piece> pieces;
+    std::vector<Hold> holds;
+    BootTime deadline;
+    // The response that it finishes; null: none.
+    const Response* finishes = nullptr;
+    bool closes = false;
+  };
+  // Where one direction is. A completion that comes before its start has
+  // returned is handled by the loop that started it, so that a fast peer costs
+  // no stack.
+  enum class Step : std::uint8_t {
+    kNone,
+    kStarting,
+    kDoneInside,
+    kOutside,
+    // The completion has come and is being handled.
+    kHandling,
+  };
+
+  // Receiving, in the order in which it runs.
+  void ReceiveFrames() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool MayReceive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnReceived(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: the connection ends.
+  bool HandleReceived(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnBytes() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnFrame(const FrameLead& lead) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnHello() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnRead(std::uint64_t request) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnNamespace(std::uint64_t request, NamespaceCache::Answer answer)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnCancel(std::uint64_t request) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Sending, in the order in which it runs.
+  void SendFrames() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What is to be sent next; false: nothing, or a send is under way.
+  bool TakeOutgoing(Outgoing* outgoing) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Without the lock: whoever is sending alone touches `response`, but for its
+  // flags.
+  void Fill(Response* response, bool cancelled, Outgoing* outgoing) const;
+  void FillFromPool(const PoolNamespace& name_space, Response* response,
+                    Outgoing* outgoing) const;
+  void AppendBlock(HeldBlock block, Response* response,
+                   Outgoing* outgoing) const;
+  void OnSent(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HandleSent(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void FinishResponse(const Response* response) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  TimerId CloseAt(BootTime when, const char* why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  const Parts parts_;
+  Callbacks callbacks_;
+
+  mutable Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  // A refusal is to be sent or was: nothing is received any more.
+  bool refusing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool identified_ ABSL_GUARDED_BY(mutex_) = false;
+  TokenClaims claims_ ABSL_GUARDED_BY(mutex_);
+
+  // Receiving: a lead, then the body that it announces. Written by the stream
+  // between a start and its completion, by nobody else.
+  std::array<char, kFrameLeadBytes> lead_bytes_;
+  std::string body_bytes_;
+  Step receiving_ ABSL_GUARDED_BY(mutex_) = Step::kNone;
+  absl::Status received_ ABSL_GUARDED_BY(mutex_);
+  bool in_body_ ABSL_GUARDED_BY(mutex_) = false;
+  FrameLead lead_ ABSL_GUARDED_BY(mutex_);
+  // For the hello, then for each frame's body.
+  TimerId receive_timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
+
+  // Sending. Frames that go ahead of responses: the hello, a refusal.
+  std::deque<std::string> first_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<Response>> responses_ ABSL_GUARDED_BY(mutex_);
+  std::size_t keys_ ABSL_GUARDED_BY(mutex_) = 0;
+  Step sending_ ABSL_GUARDED_BY(mutex_) = Step::kNone;
+  absl::Status sent_ ABSL_GUARDED_BY(mutex_);
+  TimerId send_timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
+  // What the stream reads until the send's completion.
+  Outgoing outgoing_ ABSL_GUARDED_BY(mutex_);
+
+  TaskScope scope_;
+  // Last: its completions use all of the above until its destructor returns.
+  const std::unique_ptr<ByteStream> stream_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_SERVER_NODE_SERVED_CONNECTION_H_

@@ -1,0 +1,178 @@
+// One local session: who the peer is, which memory it may map, which staging it
+// lends, and whether it is alive.
+//
+//     accepted -> hello -> (asking for the tenant) -> live -> ended
+//
+// The first message is a hello, within hello_timeout. Who the peer is: its
+// token if it shows one, else its credentials by the uid map (rule S2,
+// tenant_directory.h). A peer of the node's own uid, or with capabilities by
+// which it could write what it may read, gets no mapping unless
+// `trust_same_uid` (rule P10): it reads by the stream. One descriptor is in
+// flight at a time, on request, and taken within descriptor_timeout, else the
+// session is closed (rule S4).
+//
+// The socket's end is the session's: its id is nobody's from then on, its
+// leases, reservations and staging end at once, holds do not (rule S3).
+//
+// A peer may be hostile. Every message is bounded before it is read; one that
+// breaks the protocol ends the session. A session costs under 1 KiB, and 16
+// bytes for each region that it maps.
+//
+// Does not know: blocks, calls. Who may connect at all: session_listener.h.
+//
+// Threading. Thread-safe. One mutex, never held over the socket, the pool or a
+// callback.
+//
+// Ownership. Owned by SessionListener; everything in Parts outlives it.
+
+#ifndef FIRNKV_SERVER_NODE_SESSION_SOCKET_H_
+#define FIRNKV_SERVER_NODE_SESSION_SOCKET_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/transport/local_socket.h"
+#include "proto/base/executor.h"
+#include "proto/base/id.h"
+#include "proto/base/mutex.h"
+#include "proto/base/node_address.h"
+#include "proto/base/random.h"
+#include "server/base/log.h"
+#include "server/node/descriptor_budget.h"
+#include "server/node/node_credentials.h"
+#include "server/node/reservations.h"
+#include "server/node/session_registry.h"
+#include "server/node/staging.h"
+#include "server/node/tenant_directory.h"
+#include "server/tier/dram_pool.h"
+
+namespace firnkv {
+
+namespace v1 {
+class AddStaging;
+class ClientMessage;
+class DescriptorTaken;
+class DescriptorWanted;
+class NodeMessage;
+class SessionHello;
+class SessionWelcome;
+}  // namespace v1
+
+class SessionSocket {
+ public:
+  struct Options {
+    absl::Duration hello_timeout = absl::Seconds(5);
+    absl::Duration descriptor_timeout = absl::Seconds(1);
+    // This process's.
+    std::uint32_t own_uid = 0;
+    bool trust_same_uid = false;
+    // What a session is told in its welcome. Outlives the sessions.
+    const NodeAddress* address = nullptr;
+    std::string catalog_address;
+    // "unix:PATH" of this node's gRPC for its sessions.
+    std::string control_address;
+    std::uint64_t region_bytes = 0;
+    std::uint64_t max_staging_bytes = 0;
+    std::uint32_t max_stagings = 0;
+  };
+  struct Parts {
+    Executor* executor = nullptr;
+    Random* random = nullptr;
+    Logger* log = nullptr;
+    NodeCredentials* credentials = nullptr;
+    TenantDirectory* tenants = nullptr;
+    SessionRegistry* registry = nullptr;
+    DescriptorBudget* descriptors = nullptr;
+    DramPool* pool = nullptr;
+    Reservations* reservations = nullptr;
+    Staging* staging = nullptr;
+  };
+
+  // `on_ended` runs once, under no lock; the socket may be destroyed from a
+  // task then, not from inside.
+  SessionSocket(const Options& options, const Parts& parts,
+                std::unique_ptr<LocalSocket> socket,
+                absl::AnyInvocable<void() &&> on_ended);
+  // Ends the session.
+  ~SessionSocket();
+
+  void Start();
+
+  // Says why, and ends the session. Idempotent; the first reason counts.
+  void End(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The region's memory is wanted back: tells the peer if it maps it.
+  void OnRegionRetiring(std::uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Zero until it is live.
+  SessionId id() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  enum class State : std::uint8_t { kHello, kAsking, kLive, kEnded };
+
+  struct Flight {
+    std::uint64_t region = 0;
+    std::uint32_t what = 0;
+    friend bool operator==(const Flight&, const Flight&) = default;
+  };
+
+  // In the order in which they run.
+  void OnMessage(const std::string& message,
+                 std::shared_ptr<SharedMemory> memory);
+  absl::Status OnHello(const v1::SessionHello& hello);
+  void OnTenant(std::uint32_t protocol, bool knows_layout,
+                absl::StatusOr<TenantDirectory::Tenant> tenant)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Welcome(const LiveSession& session, const std::string& tenant_name,
+               std::uint32_t protocol);
+  absl::Status OnLiveMessage(const v1::ClientMessage& message,
+                             std::shared_ptr<SharedMemory> memory);
+  absl::Status OnDescriptorWanted(const v1::DescriptorWanted& request)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<RegionFiles> TakeDescriptor(const Flight& wanted)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnDescriptorTaken(const v1::DescriptorTaken& taken)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnDescriptorTimeout(std::uint64_t flight) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnAddStaging(const v1::AddStaging& request,
+                            std::shared_ptr<SharedMemory> memory);
+  void OnRegionUnmapped(std::uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnRenewToken();
+
+  // Ends the session where the peer does not read.
+  void Send(const v1::NodeMessage& message,
+            std::shared_ptr<SharedMemory> memory);
+  bool IsOwn() const;
+
+  const Options options_;
+  const Parts parts_;
+  absl::AnyInvocable<void() &&> on_ended_;
+
+  mutable Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kHello;
+  LiveSession session_ ABSL_GUARDED_BY(mutex_);
+  TimerId hello_timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
+  // The descriptor in flight, and how many there were.
+  std::optional<Flight> in_flight_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t flights_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Regions of which the peer got a descriptor and said nothing since.
+  absl::flat_hash_set<std::uint64_t> mapped_ ABSL_GUARDED_BY(mutex_);
+
+  TaskScope scope_;
+  // Last: its callbacks use all of the above until its destructor returns.
+  const std::unique_ptr<LocalSocket> socket_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_SERVER_NODE_SESSION_SOCKET_H_

@@ -1,0 +1,143 @@
+#include "server/node/write_path.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+
+namespace firnkv {
+
+void WritePath::StartReserve(ReserveCall call, Reservations::ReserveDone done) {
+  const BootTime started = parts_.executor->clock()->Now();
+  const NamespaceCaller caller{.tenant = call.session.tenant, .is_node = false};
+  const SessionId session = call.session.id;
+  const NamespaceId id = call.name_space;
+  const ClearEpoch seen = call.seen;
+  const BootTime deadline = call.deadline;
+  Reservations::ReserveDone finish =
+      [this, started, session,
+       done = std::move(done)](Reservations::ReserveAnswer answer) mutable {
+        // Rule S3, as in ReadPath::StartOpen.
+        if (!parts_.registry->IsLive(session)) {
+          parts_.reservations->EndSession(session);
+        }
+        for (const Outcome outcome : answer.outcomes) {
+          parts_.metrics->CountOutcome(&parts_.metrics->reserves, outcome);
+        }
+        parts_.metrics->reserve.Add(parts_.executor->clock()->Now() - started);
+        std::move(done)(std::move(answer));
+      };
+  if (stopped_.load(std::memory_order_relaxed)) {
+    Reservations::ReserveAnswer answer;
+    answer.outcomes.assign(call.blocks.size(), Outcome::kUnavailable);
+    return std::move(finish)(std::move(answer));
+  }
+  parts_.namespaces->Find(
+      caller, id, seen, deadline,
+      [this, call = std::move(call),
+       finish = std::move(finish)](NamespaceCache::Answer found) mutable {
+        if (const auto* outcome = std::get_if<Outcome>(&found)) {
+          Reservations::ReserveAnswer answer;
+          answer.outcomes.assign(call.blocks.size(), *outcome);
+          return std::move(finish)(std::move(answer));
+        }
+        parts_.reservations->StartReserve(
+            {.session = call.session.id,
+             .name_space = std::get<PoolNamespace>(found),
+             .blocks = std::move(call.blocks),
+             .deadline = call.deadline,
+             .reserve_for = call.reserve_for,
+             .conversation = call.conversation},
+            std::move(finish));
+      });
+}
+
+void WritePath::StartCommit(CommitCall call,
+                            absl::AnyInvocable<void(CommitAnswer) &&> done) {
+  const BootTime started = parts_.executor->clock()->Now();
+  const BootTime deadline = call.deadline;
+  Reservations::CommitRequest request;
+  request.session = call.session.id;
+  request.reservation = call.reservation;
+  request.traffic = call.traffic;
+  request.deadline = deadline;
+  for (CommitCall::Block& block : call.blocks) {
+    Reservations::CommitRequest::Block wanted;
+    wanted.index = block.index;
+    wanted.pieces = std::move(block.pieces);
+    for (const CommitCall::Extent& extent : block.extents) {
+      absl::StatusOr<StagingRange> range = parts_.staging->Resolve(
+          call.session.id, extent.staging, extent.offset, extent.length);
+      if (!range.ok()) {
+        return std::move(done)(
+            {Annotate(range.status(), StrCat("index ", block.index)), {}});
+      }
+      wanted.source.push_back(*std::move(range));
+    }
+    request.blocks.push_back(std::move(wanted));
+  }
+
+  absl::AnyInvocable<void(CommitAnswer)&&> finish =
+      [this, started, done = std::move(done)](CommitAnswer answer) mutable {
+        FinishCommit(started, answer);
+        std::move(done)(std::move(answer));
+      };
+  parts_.reservations->StartCommit(
+      std::move(request),
+      [this, deadline, wait = call.wait, finish = std::move(finish)](
+          Reservations::CommitAnswer committed) mutable {
+        if (committed.status.ok() && wait == CommitWait::kPublished) {
+          return AwaitPublished(std::move(committed), deadline,
+                                std::move(finish));
+        }
+        CommitAnswer answer{committed.status, {}};
+        for (const auto& block : committed.blocks) {
+          answer.outcomes.push_back(block.outcome);
+        }
+        std::move(finish)(std::move(answer));
+      });
+}
+
+// Rule S9: a copy that is gone before the catalog knew it is kCongested.
+void WritePath::AwaitPublished(Reservations::CommitAnswer committed,
+                               BootTime deadline,
+                               absl::AnyInvocable<void(CommitAnswer) &&> done) {
+  CommitAnswer answer;
+  std::vector<BlockId> resident;
+  std::vector<std::size_t> indexes;
+  for (std::size_t i = 0; i < committed.blocks.size(); ++i) {
+    const auto& block = committed.blocks[i];
+    answer.outcomes.push_back(block.outcome);
+    if (block.outcome == Outcome::kStored ||
+        block.outcome == Outcome::kAlreadyThere) {
+      resident.push_back(block.block);
+      indexes.push_back(i);
+    }
+  }
+  if (resident.empty()) return std::move(done)(std::move(answer));
+  parts_.link->WaitPublished(
+      std::move(resident), deadline,
+      [answer = std::move(answer), indexes = std::move(indexes),
+       done = std::move(done)](std::vector<Outcome> published) mutable {
+        for (std::size_t i = 0; i < indexes.size(); ++i) {
+          if (published[i] == Outcome::kStored) continue;
+          answer.outcomes[indexes[i]] = published[i];
+        }
+        std::move(done)(std::move(answer));
+      });
+}
+
+void WritePath::FinishCommit(BootTime started, const CommitAnswer& answer) {
+  for (const Outcome outcome : answer.outcomes) {
+    parts_.metrics->CountOutcome(&parts_.metrics->commits, outcome);
+  }
+  parts_.metrics->commit.Add(parts_.executor->clock()->Now() - started);
+}
+
+void WritePath::Abort(const LiveSession& session, ReservationId reservation) {
+  parts_.reservations->Abort(session.id, reservation);
+}
+
+}  // namespace firnkv
