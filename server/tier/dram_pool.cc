@@ -363,8 +363,10 @@ CommitResult DramPool::Commit(CopyTarget target,
                               std::vector<std::uint32_t> pieces) {
   CHECK(target.hold.held());
   MutexLock lock(&mutex_);
-  return blocks_->Commit(target.hold.copy(), std::move(pieces));
-  // The hold ends after the lock, and settles what that frees.
+  const CommitResult result =
+      blocks_->Commit(target.hold.GiveUp(), std::move(pieces));
+  Settle();
+  return result;
 }
 
 void DramPool::EndReservation(absl::Span<const SlotCopy> reserved) {

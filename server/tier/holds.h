@@ -57,6 +57,12 @@ class [[nodiscard]] Hold {
     }
   }
 
+  // For the keeper, which counts the hold as ended itself.
+  SlotCopy GiveUp() {
+    keeper_ = nullptr;
+    return copy_;
+  }
+
   bool held() const { return keeper_ != nullptr; }
   // Meaningful while held.
   SlotCopy copy() const { return copy_; }

@@ -285,17 +285,21 @@ std::variant<CopyTarget, CommitResult> ResidentBlocks::BeginCopy(
       .bytes = slot->slab->region->BytesOf(*slot).first(slot->header->length)};
 }
 
-CommitResult ResidentBlocks::Commit(SlotCopy reserved,
+CommitResult ResidentBlocks::Commit(SlotCopy held,
                                     std::vector<std::uint32_t> pieces) {
-  Slot* const slot = FindReserved(reserved);
+  EndHold(held);
+  Slot* const slot = FindReserved(held);
   if (slot == nullptr) return {};
-  CHECK(slot->holds > 0);
   CHECK(pieces.size() == DivideUp(slot->header->length, kPieceBytes));
   CommitResult result = Judge(slot);
   if (result.outcome != Outcome::kStored) {
     EndWriter(slot);
     return result;
   }
+  // A new one, so that of two copies of a block the one that was published
+  // later has the higher one (rule A2), whichever was reserved first.
+  slot->generation = space_.NextGeneration();
+  slot->header->generation = slot->generation;
   slot->header->pieces = std::move(pieces);
   slot->header->commit_time_nanos = absl::ToUnixNanos(clock_->WallNow());
   result.generation = slot->generation;

@@ -74,7 +74,8 @@ class ResidentBlocks {
                   const ReserveBlock& block, BootTime until);
   std::variant<CopyTarget, CommitResult> BeginCopy(SlotCopy reserved,
                                                    HoldKeeper* keeper);
-  CommitResult Commit(SlotCopy reserved, std::vector<std::uint32_t> pieces);
+  // Ends the hold that BeginCopy gave.
+  CommitResult Commit(SlotCopy held, std::vector<std::uint32_t> pieces);
   void EndReservation(SlotCopy reserved);
 
   // --- Taking away.

@@ -129,6 +129,9 @@ class PoolTest : public testing::Test {
     name_space_ = Namespace(1, 1);
   }
 
+  // Before whatever a test's waiting completions refer to.
+  void TearDown() override { pool_.reset(); }
+
   static PoolNamespace Namespace(std::uint64_t id, std::uint64_t tenant) {
     PoolNamespace made;
     made.id = MakeId<NamespaceId>(id);
