@@ -93,8 +93,8 @@ class Client {
   void StartRemove(const RemoveRequest& request, RemoveDone done);
 
   // --- Shared memory. Writes from it cost the SDK no copy; it is as good as
-  // any for reads. Page-aligned, zeroed, the caller's until FreeShared; all of
-  // it is unmapped by Close. RESOURCE_EXHAUSTED over shared_bytes.
+  // any for reads. Page-aligned, zeroed, the caller's until FreeShared or the
+  // Client's end. RESOURCE_EXHAUSTED over shared_bytes.
   absl::StatusOr<absl::Span<std::byte>> AllocateShared(std::size_t bytes);
   // `address` is the begin of what AllocateShared gave. A write still in flight
   // keeps the range from being given out again, not its bytes from changing.
@@ -120,13 +120,14 @@ class Client {
   About Describe() const;
 
  private:
-  // Everything a Client is made of (client.cc).
+  // Everything a Client is made of (client_core.h).
   class Core;
   // What the real seams are made of (connect.cc).
   class Machine {
    public:
     virtual ~Machine() = default;
   };
+  class RealMachine;
 
   explicit Client(std::unique_ptr<Core> core);
 

@@ -15,17 +15,9 @@
 #include "absl/time/time.h"
 #include "proto/base/bytes.h"
 #include "proto/base/limits.h"
+#include "proto/base/node_address.h"
 
 namespace firnkv {
-
-// Where something runs, for choosing the nearest copy. Empty is unknown, and
-// equal to nothing.
-struct Labels {
-  std::string zone;
-  std::string rack;
-  std::string host;
-  friend bool operator==(const Labels&, const Labels&) = default;
-};
 
 struct ClientOptions {
   // --- Whom to talk to.

@@ -1,0 +1,86 @@
+// What the catalog said lately about who has which block, and until when that
+// is believed. A location that is believed costs no catalog call; one that
+// turned out wrong is dropped and looked up once more.
+//
+// Knows nothing of addresses or of how good a node is: router.h does.
+//
+// Threading. All methods may be called from any thread.
+//
+// Bound. At most `most` blocks; the one told longest ago makes room.
+
+#ifndef FIRNKV_CLIENT_LOCATION_CACHE_H_
+#define FIRNKV_CLIENT_LOCATION_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "proto/base/clock.h"
+#include "proto/base/id.h"
+#include "proto/base/mutex.h"
+
+namespace firnkv {
+
+// One copy of a block.
+struct Location {
+  NodeId node;
+  NodeEpoch epoch = NodeEpoch::kNone;
+  Generation generation = Generation::kNone;
+  std::uint64_t length = 0;
+  friend bool operator==(const Location&, const Location&) = default;
+};
+using Locations = absl::InlinedVector<Location, 1>;
+
+class LocationCache {
+ public:
+  // Copies remembered of one block: enough for a second try.
+  static constexpr std::size_t kCopiesKept = 3;
+
+  // `clock` must outlive the cache. `life` zero: nothing is remembered.
+  LocationCache(std::size_t most, absl::Duration life, const Clock* clock);
+
+  // Of each key what is still believed; empty for the others.
+  std::vector<Locations> Find(NamespaceId name_space,
+                              absl::Span<const BlockKey> keys)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The catalog said so in answer to a question asked at `asked_at`, from when
+  // the belief is counted.
+  void Learn(const BlockId& block, const Locations& locations,
+             BootTime asked_at) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // It is not there any more, or is here by now.
+  void Forget(const BlockId& block) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  std::size_t size() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Entry {
+    Locations locations;
+    BootTime believed_until;
+    std::list<BlockId>::iterator age;
+  };
+  using Entries = absl::flat_hash_map<BlockId, Entry>;
+
+  void Erase(Entries::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::size_t most_;
+  const absl::Duration life_;
+  const Clock* const clock_;
+
+  mutable Mutex mutex_;
+  Entries entries_ ABSL_GUARDED_BY(mutex_);
+  // Told longest ago first.
+  std::list<BlockId> ages_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_CLIENT_LOCATION_CACHE_H_

@@ -1,0 +1,190 @@
+#include "client/mapped_region.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "proto/base/bytes.h"
+#include "proto/base/checksum.h"
+#include "proto/base/limits.h"
+
+namespace firnkv {
+namespace {
+
+// The block's bytes as they lie in mapped memory.
+class ExtentCursor {
+ public:
+  explicit ExtentCursor(const MappedBlock& block) : block_(block) {}
+
+  void Skip(std::uint64_t bytes) {
+    while (bytes > 0) bytes -= Take(bytes).size();
+  }
+  // At most `most` bytes that lie together; there must be some left.
+  absl::Span<const std::byte> Take(std::uint64_t most) {
+    while (within_ == block_.extents[next_].length) {
+      ++next_;
+      within_ = 0;
+    }
+    const MappedBlock::Extent& extent = block_.extents[next_];
+    const std::uint64_t size = std::min(most, extent.length - within_);
+    const auto part =
+        extent.region->bytes().subspan(extent.offset + within_, size);
+    within_ += size;
+    return part;
+  }
+
+ private:
+  const MappedBlock& block_;
+  std::size_t next_ = 0;
+  std::uint64_t within_ = 0;
+};
+
+bool InBounds(const MappedBlock& block) {
+  std::uint64_t sum = 0;
+  for (const MappedBlock::Extent& extent : block.extents) {
+    const std::uint64_t bytes = extent.region->bytes().size();
+    if (extent.offset > bytes || extent.length > bytes - extent.offset) {
+      return false;
+    }
+    sum += extent.length;
+  }
+  return !block.extents.empty() && sum == block.length;
+}
+
+bool IsThatBlock(const SlotHeader& header, const MappedBlock& block) {
+  return header.generation == block.generation && header.block == block.block &&
+         header.length == block.length &&
+         header.clear_epoch >= block.clear_epoch &&
+         (block.digest.IsZero() || header.digest == block.digest) &&
+         header.pieces.size() == DivideUp(block.length, kPieceBytes);
+}
+
+// Copies one whole piece straight into the run; returns the checksum of what
+// landed there.
+std::uint32_t CopyPiece(ExtentCursor* from, std::uint64_t bytes,
+                        RunCursor* to) {
+  std::uint32_t landed = 0;
+  while (bytes > 0) {
+    const absl::Span<std::byte> place = to->Take(bytes);
+    std::uint64_t left = place.size();
+    std::byte* at = place.data();
+    while (left > 0) {
+      const absl::Span<const std::byte> part = from->Take(left);
+      landed = CopyWithCrc32c(at, part, landed);
+      at += part.size();
+      left -= part.size();
+    }
+    bytes -= place.size();
+  }
+  return landed;
+}
+
+// A piece of which only [skip, skip + bytes) is wanted: it lands whole in
+// memory of ours, is verified there, and its part is copied on.
+bool CopyPartOfPiece(ExtentCursor* from, std::uint64_t piece_bytes,
+                     std::uint32_t checksum, std::uint64_t skip,
+                     std::uint64_t bytes, RunCursor* to) {
+  std::vector<std::byte> whole(piece_bytes);
+  ByteRun run = {absl::MakeSpan(whole)};
+  RunCursor cursor(run);
+  if (CopyPiece(from, piece_bytes, &cursor) != checksum) return false;
+  const std::byte* at = whole.data() + skip;
+  while (bytes > 0) {
+    const absl::Span<std::byte> place = to->Take(bytes);
+    std::memcpy(place.data(), at, place.size());
+    at += place.size();
+    bytes -= place.size();
+  }
+  return true;
+}
+
+bool CopyVerified(const MappedBlock& block, const SlotHeader& header,
+                  std::uint64_t offset, const ByteRun& to) {
+  ExtentCursor from(block);
+  RunCursor landing(to);
+  std::uint64_t left = RunBytes(to);
+  std::uint64_t piece = offset / kPieceBytes;
+  std::uint64_t skip = offset % kPieceBytes;
+  from.Skip(piece * kPieceBytes);
+  for (; left > 0; ++piece) {
+    const std::uint64_t piece_bytes =
+        std::min(kPieceBytes, block.length - piece * kPieceBytes);
+    const std::uint64_t wanted = std::min(left, piece_bytes - skip);
+    const std::uint32_t checksum = header.pieces[piece];
+    if (wanted == piece_bytes) {
+      if (CopyPiece(&from, piece_bytes, &landing) != checksum) return false;
+    } else if (!CopyPartOfPiece(&from, piece_bytes, checksum, skip, wanted,
+                                &landing)) {
+      return false;
+    }
+    left -= wanted;
+    skip = 0;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MappedRegion>> MappedRegion::Open(
+    RegionId id, std::unique_ptr<MemoryMapping> payload,
+    std::unique_ptr<MemoryMapping> table,
+    absl::AnyInvocable<void() &&> on_unmapped) {
+  const auto headers = HeaderTableReader::Open(table->bytes(), id);
+  if (!headers ||
+      table->bytes().size() < HeaderTableBytes(payload->bytes().size())) {
+    return absl::FailedPreconditionError(
+        "a header table that is not its region's");
+  }
+  return std::unique_ptr<MappedRegion>(
+      new MappedRegion(id, std::move(payload), std::move(table), *headers,
+                       std::move(on_unmapped)));
+}
+
+MappedRegion::MappedRegion(RegionId id, std::unique_ptr<MemoryMapping> payload,
+                           std::unique_ptr<MemoryMapping> table,
+                           HeaderTableReader headers,
+                           absl::AnyInvocable<void() &&> on_unmapped)
+    : id_(id),
+      payload_(std::move(payload)),
+      table_(std::move(table)),
+      headers_(headers),
+      on_unmapped_(std::move(on_unmapped)) {}
+
+MappedRegion::~MappedRegion() {
+  payload_.reset();
+  table_.reset();
+  if (on_unmapped_) std::move(on_unmapped_)();
+}
+
+MappedCopy CopyMapped(const MappedBlock& from, std::uint64_t offset,
+                      const ByteRun& to) {
+  if (!InBounds(from)) return MappedCopy::kOutOfBounds;
+  const MappedBlock::Extent& first = from.extents.front();
+  const auto page = static_cast<std::uint32_t>(first.offset / kPageBytes);
+  const HeaderTableReader& headers = first.region->headers();
+
+  const auto before = headers.Read(page);
+  if (!before || !IsThatBlock(*before, from)) return MappedCopy::kTorn;
+  const bool sound = CopyVerified(from, *before, offset, to);
+
+  // All loads of the copy come before this look: the generation that it finds
+  // was the slot's while they were made, since a slot's generation is bumped
+  // before its first byte is written anew (rule P7).
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (headers.ReadGeneration(page) != from.generation) {
+    return MappedCopy::kTorn;
+  }
+  return sound ? MappedCopy::kLanded : MappedCopy::kCorrupt;
+}
+
+ByteRun RunOf(absl::Span<const Buffer> buffers) {
+  ByteRun run;
+  run.reserve(buffers.size());
+  for (const Buffer& buffer : buffers) {
+    if (buffer.length > 0) run.emplace_back(buffer.address, buffer.length);
+  }
+  return run;
+}
+
+}  // namespace firnkv

@@ -1,0 +1,54 @@
+#include "client/retry.h"
+
+#include <algorithm>
+
+namespace firnkv {
+
+absl::Duration Backoff::Next(Random* random) {
+  delay_ = delay_ == absl::ZeroDuration() ? options_.first
+                                          : std::min(delay_ * 2, options_.most);
+  const std::int64_t half = absl::ToInt64Nanoseconds(delay_) / 2;
+  const std::uint64_t more =
+      half > 0 ? random->Below(static_cast<std::uint64_t>(half) + 1) : 0;
+  return absl::Nanoseconds(half) +
+         absl::Nanoseconds(static_cast<std::int64_t>(more));
+}
+
+bool Breaker::WouldAsk(BootTime now) const {
+  if (failures_ < kFailures) return true;
+  return !probing_ && now >= open_until_;
+}
+
+bool Breaker::MayAsk(BootTime now) {
+  if (!WouldAsk(now)) return false;
+  if (failures_ >= kFailures) probing_ = true;
+  return true;
+}
+
+void Breaker::Succeeded() {
+  failures_ = 0;
+  probing_ = false;
+  backoff_.Reset();
+}
+
+void Breaker::Failed(BootTime now, Random* random) {
+  probing_ = false;
+  failures_ = std::min(failures_ + 1, kFailures);
+  if (failures_ == kFailures && now >= open_until_) {
+    open_until_ = now + backoff_.Next(random);
+  }
+}
+
+void RetryBudget::Earn(std::int64_t tries) {
+  MutexLock lock(&mutex_);
+  purse_ = std::min(purse_ + tries * kEarnedPerTry, kMost * kCostOfRetry);
+}
+
+bool RetryBudget::Spend() {
+  MutexLock lock(&mutex_);
+  if (purse_ < kCostOfRetry) return false;
+  purse_ -= kCostOfRetry;
+  return true;
+}
+
+}  // namespace firnkv

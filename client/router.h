@@ -1,0 +1,90 @@
+// Which node serves which block: the nearest that is thought to be well, and
+// among equals the one with least of ours in flight.
+//
+// Knows nodes by what the catalog's answers said of them, and how our own
+// requests to them went. Moves no bytes.
+//
+// Threading. All methods may be called from any thread.
+
+#ifndef FIRNKV_CLIENT_ROUTER_H_
+#define FIRNKV_CLIENT_ROUTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "client/location_cache.h"
+#include "client/retry.h"
+#include "proto/base/clock.h"
+#include "proto/base/id.h"
+#include "proto/base/mutex.h"
+#include "proto/base/node_address.h"
+#include "proto/base/random.h"
+
+namespace firnkv {
+
+class Router {
+ public:
+  // Nodes remembered; a catalog that names more has those forgotten that have
+  // nothing of ours in flight.
+  static constexpr std::size_t kMaxNodes = 4096;
+
+  // Both outlive the router.
+  Router(const Clock* clock, Random* random);
+
+  // Where this process runs.
+  void SetOwnLabels(const Labels& labels) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The catalog named these.
+  void Learn(absl::Span<const NodeAddress> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Chooses one node for each block. nullopt: every node that has it is unknown
+  // in that epoch, excluded by the caller, or not asked since it failed.
+  struct Wanted {
+    Locations locations;
+    // Nodes that were tried already.
+    absl::InlinedVector<NodeId, 1> excluded;
+  };
+  std::vector<std::optional<NodeAddress>> Pick(absl::Span<const Wanted> blocks)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A request of so many blocks goes to the node. False: its breaker is open
+  // (or its probe taken), do not send.
+  bool Begin(NodeId node, std::size_t blocks) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  enum class Verdict : std::uint8_t {
+    kServed,
+    kFailed,
+    // Cancelled before it told anything.
+    kUnknown,
+  };
+  // Once for each Begin that returned true.
+  void End(NodeId node, std::size_t blocks, Verdict verdict)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Node {
+    NodeAddress address;
+    std::size_t in_flight = 0;
+    Breaker breaker;
+  };
+
+  // 0 same host, 1 same rack, 2 same zone, 3 anywhere.
+  int Distance(const Labels& theirs) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Clock* const clock_;
+  Random* const random_;
+
+  Mutex mutex_;
+  Labels own_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<NodeId, Node> nodes_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_CLIENT_ROUTER_H_
