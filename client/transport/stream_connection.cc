@@ -1,0 +1,538 @@
+#include "client/transport/stream_connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/base/bytes.h"
+#include "proto/base/limits.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+
+namespace firnkv {
+namespace {
+
+// Payload that nobody wants passes through this much memory.
+constexpr std::size_t kScratchBytes = 64 * kKiB;
+
+absl::Span<std::byte> BytesOf(std::string* text) {
+  return {reinterpret_cast<std::byte*>(text->data()), text->size()};
+}
+
+absl::Status Nonsense(std::string_view what) {
+  return absl::InternalError(StrCat("the node sent ", what));
+}
+
+// How a read ends on a connection that failed so.
+StreamEnd EndOf(const absl::Status& why) {
+  switch (why.code()) {
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return StreamEnd::kRefused;
+    case absl::StatusCode::kAborted:
+      return StreamEnd::kOtherRun;
+    case absl::StatusCode::kCancelled:
+      return StreamEnd::kCancelled;
+    default:
+      return StreamEnd::kBroken;
+  }
+}
+
+}  // namespace
+
+StreamConnection::StreamConnection(const Parts& parts, StreamPeer peer,
+                                   StreamCredentials credentials)
+    : parts_(parts),
+      peer_(std::move(peer)),
+      credentials_(std::move(credentials)),
+      lead_bytes_(kFrameLeadBytes, '\0') {}
+
+StreamConnection::~StreamConnection() = default;
+
+void StreamConnection::Connect(absl::Duration timeout) {
+  parts_.counters->connects.Add();
+  // Shared: the network may answer after everybody else has let go.
+  parts_.seams->network->StartConnect(
+      peer_.address, timeout,
+      [self = shared_from_this()](
+          absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
+        self->OnConnected(std::move(stream));
+      });
+}
+
+void StreamConnection::OnConnected(
+    absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
+  if (!stream.ok()) {
+    parts_.counters->failures.Add();
+    Close(StreamEnd::kUnreachable, stream.status());
+    return;
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    stream_ = *std::move(stream);
+    // Until the first receive waits: Destroy must not return before.
+    ++users_;
+  }
+  Send();
+  ReceiveLoop();
+  Release();
+}
+
+std::optional<std::uint64_t> StreamConnection::StartRead(
+    StreamRead read, std::shared_ptr<StreamSink> sink) {
+  std::uint64_t id = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return std::nullopt;
+    id = next_id_++;
+    load_.fetch_add(read.keys.size(), std::memory_order_relaxed);
+    auto pending = std::make_unique<Pending>();
+    pending->unanswered = read.keys.size();
+    pending->read = std::move(read);
+    pending->sink = std::move(sink);
+    pending_.emplace(id, std::move(pending));
+    outgoing_.push_back({FrameType::kRead, id});
+  }
+  parts_.counters->reads.Add();
+  Send();
+  return id;
+}
+
+void StreamConnection::Cancel(std::uint64_t id, absl::Duration grace) {
+  std::shared_ptr<StreamSink> ended;
+  std::uint64_t frames = 0;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = pending_.find(id);
+    if (it == pending_.end() || it->second->cancelled) return;
+    frames = frames_;
+    it->second->cancelled = true;
+    const bool sent = it->second->sent;
+    if (!it->second->busy) ended = TakeOut(id);
+    if (sent && !closed_) outgoing_.push_back({FrameType::kCancel, id});
+    // Nobody has heard of it.
+    if (!sent) frames = UINT64_MAX;
+  }
+  if (ended != nullptr) {
+    ended->OnEnd(StreamEnd::kCancelled, absl::CancelledError("by the reader"));
+  }
+  Send();
+  parts_.seams->executor->PostAt(parts_.seams->clock->Now() + grace,
+                                 // Weak: a timer keeps no connection.
+                                 [weak = weak_from_this(), id, frames] {
+                                   if (const auto self = weak.lock())
+                                     self->OnGraceOver(id, frames);
+                                 });
+}
+
+void StreamConnection::OnGraceOver(std::uint64_t id, std::uint64_t frames) {
+  {
+    MutexLock lock(&mutex_);
+    if (!pending_.contains(id) && frames_ != frames) return;
+  }
+  Close(StreamEnd::kBroken, absl::UnavailableError("the node has been silent"));
+}
+
+void StreamConnection::Close(StreamEnd end, const absl::Status& why) {
+  // Sinks of reads in whose memory nothing is landing; the others end once
+  // their receive has.
+  std::vector<std::shared_ptr<StreamSink>> ended;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    closed_ = true;
+    end_ = end;
+    why_ = why;
+    outgoing_.clear();
+    std::vector<std::uint64_t> idle;
+    for (const auto& [id, pending] : pending_) {
+      if (!pending->busy) idle.push_back(id);
+    }
+    // In the order in which they were asked, as the same seed must give the
+    // same run.
+    std::sort(idle.begin(), idle.end());
+    for (const std::uint64_t id : idle) ended.push_back(TakeOut(id));
+  }
+  if (ByteStream* const stream = Acquire(); stream != nullptr) {
+    if (end == StreamEnd::kBroken) parts_.counters->failures.Add();
+    stream->Close();
+    Release();
+  }
+  for (const std::shared_ptr<StreamSink>& sink : ended) sink->OnEnd(end, why);
+}
+
+std::shared_ptr<StreamSink> StreamConnection::TakeOut(std::uint64_t id) {
+  const auto it = pending_.find(id);
+  load_.fetch_sub(it->second->unanswered, std::memory_order_relaxed);
+  std::shared_ptr<StreamSink> sink = std::move(it->second->sink);
+  pending_.erase(it);
+  return sink;
+}
+
+void StreamConnection::Destroy() {
+  Close(StreamEnd::kCancelled, absl::CancelledError("the Client was closed"));
+  std::unique_ptr<ByteStream> stream;
+  {
+    MutexLock lock(&mutex_);
+    while (users_ > 0) released_.Wait(&mutex_);
+    stream = std::move(stream_);
+  }
+  // Its destructor has run every completion on return.
+  stream.reset();
+}
+
+bool StreamConnection::open() const {
+  MutexLock lock(&mutex_);
+  return !closed_;
+}
+
+ByteStream* StreamConnection::Acquire() {
+  MutexLock lock(&mutex_);
+  if (stream_ == nullptr) return nullptr;
+  ++users_;
+  return stream_.get();
+}
+
+void StreamConnection::Release() {
+  MutexLock lock(&mutex_);
+  --users_;
+  if (users_ == 0) released_.SignalAll();
+}
+
+// --- Sending.
+
+void StreamConnection::Send() {
+  {
+    MutexLock lock(&mutex_);
+    if (sending_ || closed_ || stream_ == nullptr) return;
+    sending_ = true;
+  }
+  SendLoop();
+}
+
+void StreamConnection::SendLoop() {
+  while (TakeOutgoing()) {
+    ByteStream* const stream = Acquire();
+    if (stream == nullptr) return;
+    send_turn_.Begin();
+    stream->StartSend({absl::MakeConstSpan(BytesOf(&send_frame_))},
+                      // Shared: the frame's memory is this connection's.
+                      [self = shared_from_this()](absl::Status status) {
+                        self->send_status_ = std::move(status);
+                        if (!self->send_turn_.Second()) return;
+                        if (!self->send_status_.ok())
+                          return self->Fail(self->send_status_);
+                        self->SendLoop();
+                      });
+    Release();
+    if (!send_turn_.Second()) return;
+    if (!send_status_.ok()) return Fail(send_status_);
+  }
+}
+
+// Encodes what goes next into send_frame_; false: nothing does.
+bool StreamConnection::TakeOutgoing() {
+  MutexLock lock(&mutex_);
+  if (closed_) {
+    sending_ = false;
+    return false;
+  }
+  if (!hello_sent_) {
+    hello_sent_ = true;
+    HelloBody hello;
+    hello.handshake.cluster = credentials_.cluster;
+    hello.handshake.test_vector = HandshakeTestVector();
+    hello.token = credentials_.token;
+    const std::string body = EncodeHello(hello);
+    send_frame_ =
+        EncodeLead({.type = FrameType::kHello,
+                    .request = 0,
+                    .body_bytes = static_cast<std::uint32_t>(body.size()),
+                    .payload_bytes = 0}) +
+        body;
+    return true;
+  }
+  while (!outgoing_.empty()) {
+    const Outgoing next = outgoing_.front();
+    outgoing_.pop_front();
+    if (next.type == FrameType::kCancel) {
+      send_frame_ = EncodeLead({.type = FrameType::kCancel,
+                                .request = next.id,
+                                .body_bytes = 0,
+                                .payload_bytes = 0});
+      return true;
+    }
+    const auto it = pending_.find(next.id);
+    if (it == pending_.end()) continue;  // Cancelled before it was sent.
+    it->second->sent = true;
+    send_frame_ = EncodeReadFrame(next.id, it->second->read);
+    return true;
+  }
+  sending_ = false;
+  return false;
+}
+
+std::string StreamConnection::EncodeReadFrame(std::uint64_t id,
+                                              const StreamRead& read) const {
+  ReadBody body;
+  // At least something: a request whose time is over is cancelled by its
+  // reader, not here.
+  body.header.remaining = std::clamp(read.deadline - parts_.seams->clock->Now(),
+                                     absl::Duration(absl::Microseconds(1)),
+                                     absl::Duration(kLongestDeadline));
+  body.header.traffic = read.traffic;
+  body.header.trace = read.trace;
+  body.name_space = read.name_space;
+  body.clear_epoch = read.clear_epoch;
+  body.leading_run = read.leading_run;
+  body.keys = read.keys;
+  const std::string encoded = EncodeRead(body);
+  return EncodeLead({.type = FrameType::kRead,
+                     .request = id,
+                     .body_bytes = static_cast<std::uint32_t>(encoded.size()),
+                     .payload_bytes = 0}) +
+         encoded;
+}
+
+// --- Receiving.
+
+void StreamConnection::ReceiveLoop() {
+  for (;;) {
+    ByteStream* const stream = Acquire();
+    if (stream == nullptr) {
+      if (receiving_ != 0) LeaveSink();
+      return;
+    }
+    receive_turn_.Begin();
+    stream->StartReceive(
+        NextPieces(),
+        // Shared: the memory received into is this connection's or its reads'.
+        [self = shared_from_this()](absl::Status status) {
+          self->receive_status_ = std::move(status);
+          if (!self->receive_turn_.Second()) return;
+          if (self->OnReceived()) self->ReceiveLoop();
+        });
+    Release();
+    if (!receive_turn_.Second()) return;
+    if (!OnReceived()) return;
+  }
+}
+
+std::vector<absl::Span<std::byte>> StreamConnection::NextPieces() {
+  switch (phase_) {
+    case Phase::kLead:
+      return {BytesOf(&lead_bytes_)};
+    case Phase::kBody:
+      return {BytesOf(&body_)};
+    case Phase::kPayload:
+      return payload_;
+    case Phase::kDiscard:
+      scratch_.resize(kScratchBytes);
+      return {absl::MakeSpan(
+          scratch_.data(),
+          std::min<std::uint64_t>(discard_left_, kScratchBytes))};
+  }
+  return {};
+}
+
+// False: the connection is over.
+bool StreamConnection::OnReceived() {
+  absl::Status status = receive_status_;
+  if (status.ok()) {
+    switch (phase_) {
+      case Phase::kLead:
+        status = OnLead();
+        break;
+      case Phase::kBody:
+        status = OnFrame();
+        break;
+      case Phase::kPayload:
+        OnPayload();
+        break;
+      case Phase::kDiscard:
+        discard_left_ -= std::min<std::uint64_t>(discard_left_, kScratchBytes);
+        if (discard_left_ == 0) phase_ = Phase::kLead;
+        break;
+    }
+  }
+  if (status.ok()) return true;
+  Fail(status);
+  // Nothing lands any more: who waited for that is free.
+  if (receiving_ != 0) LeaveSink();
+  return false;
+}
+
+absl::Status StreamConnection::OnLead() {
+  ASSIGN_OR_RETURN(lead_, DecodeLead(lead_bytes_));
+  {
+    MutexLock lock(&mutex_);
+    ++frames_;
+  }
+  body_.assign(lead_.body_bytes, '\0');
+  if (lead_.body_bytes == 0) return OnFrame();
+  phase_ = Phase::kBody;
+  return absl::OkStatus();
+}
+
+absl::Status StreamConnection::OnFrame() {
+  phase_ = Phase::kLead;
+  if (lead_.type == FrameType::kRefused) {
+    ASSIGN_OR_RETURN(const RefusedBody refused, DecodeRefused(body_));
+    if (refused.reason.ok()) return Nonsense("a refusal without a reason");
+    return refused.reason;
+  }
+  if (!greeted_ && lead_.type != FrameType::kHello) {
+    return Nonsense("something before its hello");
+  }
+  switch (lead_.type) {
+    case FrameType::kHello:
+      return OnHello();
+    case FrameType::kBlock:
+      return OnBlock();
+    case FrameType::kReadEnd:
+      OnReadEnd();
+      return absl::OkStatus();
+    case FrameType::kRefused:
+    case FrameType::kRead:
+    case FrameType::kCancel:
+      break;
+  }
+  return Nonsense("a frame of a client's");
+}
+
+absl::Status StreamConnection::OnHello() {
+  if (greeted_) return Nonsense("a second hello");
+  ASSIGN_OR_RETURN(const HelloBody hello, DecodeHello(body_));
+  const Handshake ours{.cluster = credentials_.cluster,
+                       .test_vector = HandshakeTestVector()};
+  RETURN_IF_ERROR(Agree(ours, hello.handshake).status());
+  if (!peer_.node.IsZero() && hello.node != peer_.node) {
+    return absl::AbortedError(StrCat("another node is at ", peer_.address));
+  }
+  if (peer_.epoch != NodeEpoch::kNone && hello.epoch != peer_.epoch) {
+    return absl::AbortedError("the node was restarted");
+  }
+  greeted_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status StreamConnection::OnBlock() {
+  ASSIGN_OR_RETURN(block_, DecodeBlock(body_));
+  const bool hit = block_.outcome == Outcome::kHit;
+  if (lead_.payload_bytes != (hit ? block_.header.length : 0)) {
+    return Nonsense("a payload of another length than its block");
+  }
+  // Valid without the lock too: a busy read is taken out by this turn only, and
+  // nobody changes what was asked.
+  Pending* pending = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    if (lead_.request == 0 || lead_.request >= next_id_) {
+      return Nonsense("a block that nobody asked for");
+    }
+    const auto it = pending_.find(lead_.request);
+    // Its reader has gone.
+    if (it == pending_.end() || it->second->cancelled) {
+      DiscardPayload();
+      return absl::OkStatus();
+    }
+    pending = it->second.get();
+    if (block_.index < pending->next_index ||
+        block_.index >= pending->read.keys.size()) {
+      return Nonsense("a block out of its order");
+    }
+    pending->next_index = block_.index + 1;
+    pending->busy = true;
+    --pending->unanswered;
+    receiving_ = lead_.request;
+    load_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  StreamSink* const sink = pending->sink.get();
+  if (hit) return OnHit(pending->read, sink);
+  sink->OnBlock(block_.index, block_.outcome, block_.retry_after);
+  LeaveSink();
+  return absl::OkStatus();
+}
+
+absl::Status StreamConnection::OnHit(const StreamRead& read, StreamSink* sink) {
+  const SlotHeader& header = block_.header;
+  const ReadBody::Key& wanted = read.keys[block_.index];
+  if (header.block != BlockId{read.name_space, wanted.key}) {
+    return Nonsense("another block than was asked for");
+  }
+  if (header.length > wanted.room) {
+    return Nonsense("a longer block than there is room for");
+  }
+  if (header.clear_epoch < read.clear_epoch) {
+    // Of before a clear that the node has not heard of (rule C2).
+    sink->OnBlock(block_.index, Outcome::kMiss, absl::ZeroDuration());
+    DiscardPayload();
+    LeaveSink();
+    return absl::OkStatus();
+  }
+  payload_ = sink->OnHeader(block_.index, header);
+  if (RunBytes(payload_) != header.length) {
+    DiscardPayload();
+    LeaveSink();
+    return absl::OkStatus();
+  }
+  std::erase_if(payload_, [](const auto& part) { return part.empty(); });
+  phase_ = Phase::kPayload;
+  return absl::OkStatus();
+}
+
+void StreamConnection::OnPayload() {
+  phase_ = Phase::kLead;
+  const bool sound =
+      PiecesMatch(payload_, block_.header.length, block_.header.pieces);
+  parts_.counters->blocks.Add();
+  std::shared_ptr<StreamSink> sink;
+  {
+    MutexLock lock(&mutex_);
+    sink = pending_.at(receiving_)->sink;
+  }
+  sink->OnBlock(block_.index, sound ? Outcome::kHit : Outcome::kCorrupt,
+                absl::ZeroDuration());
+  LeaveSink();
+}
+
+void StreamConnection::OnReadEnd() {
+  std::shared_ptr<StreamSink> sink;
+  {
+    MutexLock lock(&mutex_);
+    if (!pending_.contains(lead_.request)) return;
+    sink = TakeOut(lead_.request);
+  }
+  sink->OnEnd(StreamEnd::kServed, absl::OkStatus());
+}
+
+void StreamConnection::DiscardPayload() {
+  discard_left_ = lead_.payload_bytes;
+  phase_ = discard_left_ == 0 ? Phase::kLead : Phase::kDiscard;
+}
+
+void StreamConnection::LeaveSink() {
+  std::shared_ptr<StreamSink> ended;
+  StreamEnd end = StreamEnd::kCancelled;
+  absl::Status why;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = pending_.find(receiving_);
+    receiving_ = 0;
+    if (it == pending_.end()) return;
+    it->second->busy = false;
+    if (!it->second->cancelled && !closed_) return;
+    if (!it->second->cancelled) {
+      end = end_;
+      why = why_;
+    }
+    ended = TakeOut(it->first);
+  }
+  ended->OnEnd(end, why);
+}
+
+void StreamConnection::Fail(const absl::Status& why) {
+  Close(EndOf(why), Annotate(why, peer_.address));
+}
+
+}  // namespace firnkv

@@ -1,0 +1,132 @@
+#include "client/transport/stream_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace firnkv {
+
+StreamTransport::StreamTransport(const Seams* seams, const Options& options,
+                                 std::function<StreamCredentials()> credentials)
+    : seams_(seams), options_(options), credentials_(std::move(credentials)) {}
+
+StreamTransport::~StreamTransport() { Close(); }
+
+StreamTransport::Ticket StreamTransport::StartRead(
+    const StreamPeer& peer, StreamRead read, std::shared_ptr<StreamSink> sink) {
+  // A connection may break between its choice and its use; another one is made
+  // then, once.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    std::shared_ptr<StreamConnection> connection;
+    bool fresh = false;
+    bool closed = false;
+    Connections dead;
+    {
+      MutexLock lock(&mutex_);
+      closed = closed_;
+      if (!closed) connection = Choose(peer, &fresh, &dead);
+    }
+    Bury(std::move(dead));
+    if (closed) {
+      sink->OnEnd(StreamEnd::kCancelled,
+                  absl::CancelledError("the Client was closed"));
+      return {};
+    }
+    if (connection == nullptr) break;
+    if (fresh) connection->Connect(options_.connect_timeout);
+    if (const auto id = connection->StartRead(read, sink)) {
+      return Ticket{.connection = connection, .id = *id};
+    }
+    if (fresh) break;
+  }
+  sink->OnEnd(StreamEnd::kUnreachable,
+              absl::UnavailableError("no connection to " + peer.address));
+  return {};
+}
+
+std::shared_ptr<StreamConnection> StreamTransport::Choose(
+    const StreamPeer& peer, bool* fresh, Connections* dead) {
+  Connections& all = nodes_[peer.address];
+  const auto gone = std::stable_partition(
+      all.begin(), all.end(), [&](const auto& connection) {
+        // One to an earlier run of the node ends by itself; it serves nothing.
+        return connection->open() && connection->peer().node == peer.node &&
+               connection->peer().epoch == peer.epoch;
+      });
+  connections_ -= static_cast<std::size_t>(all.end() - gone);
+  std::move(gone, all.end(), std::back_inserter(*dead));
+  all.erase(gone, all.end());
+
+  const auto least = std::min_element(
+      all.begin(), all.end(),
+      [](const auto& a, const auto& b) { return a->load() < b->load(); });
+  const bool more =
+      all.size() < static_cast<std::size_t>(options_.connections_per_node);
+  if (least != all.end() && ((*least)->load() == 0 || !more)) return *least;
+  if (connections_ >= options_.max_connections && !DropIdle(dead)) {
+    return least == all.end() ? nullptr : *least;
+  }
+  // Shared: see stream_connection.h.
+  auto connection = std::make_shared<StreamConnection>(
+      StreamConnection::Parts{.seams = seams_, .counters = &counters_}, peer,
+      credentials_());
+  // DropIdle may have taken from `all`, but keeps it in its place.
+  all.push_back(connection);
+  ++connections_;
+  *fresh = true;
+  return connection;
+}
+
+bool StreamTransport::DropIdle(Connections* dead) {
+  for (auto& [address, all] : nodes_) {
+    const auto idle = std::find_if(all.begin(), all.end(), [](const auto& one) {
+      return one->load() == 0;
+    });
+    if (idle == all.end()) continue;
+    dead->push_back(*idle);
+    all.erase(idle);
+    --connections_;
+    return true;
+  }
+  return false;
+}
+
+void StreamTransport::Bury(Connections dead) {
+  if (dead.empty()) return;
+  {
+    MutexLock lock(&mutex_);
+    std::move(dead.begin(), dead.end(), std::back_inserter(buried_));
+  }
+  seams_->executor->Post(scope_.Wrap([this] {
+    Connections destroyed;
+    {
+      MutexLock lock(&mutex_);
+      destroyed.swap(buried_);
+    }
+    for (const auto& connection : destroyed) connection->Destroy();
+  }));
+}
+
+void StreamTransport::Cancel(const Ticket& ticket, absl::Duration grace) {
+  if (const auto connection = ticket.connection.lock()) {
+    connection->Cancel(ticket.id, grace);
+  }
+}
+
+void StreamTransport::Close() {
+  Connections all;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+    all.swap(buried_);
+    for (auto& [address, connections] : nodes_) {
+      std::move(connections.begin(), connections.end(),
+                std::back_inserter(all));
+    }
+    nodes_.clear();
+    connections_ = 0;
+  }
+  for (const auto& connection : all) connection->Destroy();
+  scope_.Close();
+}
+
+}  // namespace firnkv
