@@ -135,6 +135,7 @@ absl::StatusOr<v1::KeepAliveResponse> MemberService::KeepAlive(
   ASSIGN_OR_RETURN(
       beat.registration,
       IdFromProto<RegistrationId>("registration", request.registration()));
+  beat.applied = request.applied();
   beat.namespace_cursor = request.namespace_cursor();
   beat.dram_bytes = request.dram_bytes();
   beat.dram_used_bytes = request.dram_used_bytes();

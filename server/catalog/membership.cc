@@ -115,6 +115,12 @@ absl::Status Membership::KeepAlive(const Beat& beat) {
     return absl::NotFoundError(
         StrCat("node ", ToHex(beat.node), " has registered again since"));
   }
+  if (beat.applied > node->applied.applied) {
+    return absl::NotFoundError(
+        StrCat("batch ", beat.applied, " of node ", ToHex(beat.node),
+               " was lost with the catalog's last crash; ",
+               node->applied.applied, " is the last there is"));
+  }
   node->life = NodeLife::kAlive;
   node->lease_ends = now + options_.lease;
   node->last_seen = now;

@@ -95,6 +95,8 @@ class Membership {
     NodeId node;
     NodeEpoch epoch = NodeEpoch::kNone;
     RegistrationId registration;
+    // The last batch whose answer the node has.
+    std::uint64_t applied = 0;
     // Changes of namespaces up to here have reached the node.
     std::uint64_t namespace_cursor = 0;
     std::uint64_t dram_bytes = 0;
@@ -126,8 +128,9 @@ class Membership {
   // Reads the nodes; all of them are awaited. Before anything else.
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Renews the lease. NOT_FOUND: no such registration, or its lease is over;
-  // ABORTED: superseded (rule A6).
+  // Renews the lease. NOT_FOUND: no such registration, its lease is over, or
+  // batches that the node has answers for were lost in a power cut; ABORTED:
+  // superseded (rule A6).
   absl::Status KeepAlive(const Beat& beat) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Verdicts in the order of `runs`.
