@@ -105,14 +105,28 @@ class Copier {
   struct Running;
   using Queue = std::deque<std::unique_ptr<Running>>;
 
+  // Posts as many steps as there are jobs for.
   void PostSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `put_off_until` is zero in a step's first run.
   void Step(BootTime put_off_until) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Copies at most step_bytes of the job, answering blocks on the way; true
-  // once the job is over.
-  bool Advance(Running* running) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Finish(Running* running, CommitResult answer)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The next tenant's next job; null if there is none.
   std::unique_ptr<Running> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PutBack(std::unique_ptr<Running> running)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- One step of one job, under no lock.
+
+  // Copies at most step_bytes, answering blocks on the way; true once the job
+  // is over.
+  bool Advance(Running* running);
+  // False: the block was answered instead.
+  bool Begin(Running* running);
+  // Copies at most `most` bytes of the current block and returns how many; 0 if
+  // what landed is not what the writer wrote.
+  std::uint64_t CopySome(Running* running, std::uint64_t most);
+  void Answer(Running* running, CommitResult result);
+  // Answers every block that is left.
+  void AnswerRest(Running* running, Outcome outcome);
 
   const Options options_;
   const Parts parts_;

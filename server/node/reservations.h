@@ -14,9 +14,9 @@
 // its deadline an index that is not done is kReservationOver.
 //
 // Caps (rules S3, S7): bytes reserved and not yet committed, by session and by
-// tenant, and reservations by session. Over a cap, or while the copy queue is
-// full (rule S8), a Reserve is kCongested as a whole. So a live reservation's
-// commit never fails for room.
+// tenant, and reservations by session. The blocks of a batch beyond a cap, and
+// all of it while the copy queue is full (rule S8), are kCongested. So a live
+// reservation's commit never fails for room.
 //
 // Does not know: sockets, the wire, the catalog: who waits for kPublished waits
 // after the answer, with the generation in it.
@@ -34,13 +34,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -70,7 +68,7 @@ class Reservations {
     // many of them a session may leave: older ones go first. An index costs 16
     // bytes.
     absl::Duration repeat_for = absl::Seconds(60);
-    std::size_t max_finished_a_session = 4096;
+    std::size_t max_finished_a_session = 4096;  // At least 1.
     // Said with kCongested.
     absl::Duration retry_after = absl::Milliseconds(20);
   };
@@ -168,10 +166,50 @@ class Reservations {
  private:
   struct Reservation;
   struct SessionState;
-  // One Commit call that waits for its blocks.
-  struct Commit;
+  // One StartReserve call on its way through the pool.
+  struct Pending;
+  // One StartCommit call that waits for its blocks.
+  struct Waiting;
+  // Completions gathered under the lock and run after it.
+  using Answered = std::vector<std::shared_ptr<Waiting>>;
 
-  using Key = std::pair<SessionId, ReservationId>;
+  SessionState& StateOf(SessionId session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetIfGone(SessionId session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Reservation* Find(SessionId session, ReservationId id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How many blocks at the front of the request the caps leave room for, and
+  // charges them.
+  std::size_t Admit(const ReserveRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refund(SessionId session, TenantId tenant, std::uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  void OnReserved(Pending* pending) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  static absl::Status Check(const CommitRequest& request,
+                            const Reservation& reservation);
+  // Joins what runs, repeats what is done, and appends to `job` what is to be
+  // begun.
+  void Join(CommitRequest* request, Reservation* reservation,
+            const std::shared_ptr<Waiting>& waiting, Copier::Job* job,
+            std::vector<std::uint32_t>* begun)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnCopied(SessionId session, Reservation* reservation,
+                std::uint32_t index, CommitResult result)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The reservation is over: what is only reserved is done, what is being
+  // copied ends with its copy. Appends the slots to be given up.
+  void End(Reservation* reservation, std::vector<SlotCopy>* slots)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishBlock(Reservation* reservation, std::uint32_t index,
+                   CommitResult result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Every block is done: from now on the answers are only repeated.
+  void Finish(Reservation* reservation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(SessionId session, ReservationId id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const Parts parts_;
@@ -179,10 +217,19 @@ class Reservations {
   mutable Mutex mutex_;
   std::uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::uint64_t reserved_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t live_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<SessionId, std::unique_ptr<SessionState>> sessions_
       ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<TenantId, std::uint64_t> tenant_bytes_
       ABSL_GUARDED_BY(mutex_);
+  // Finished ones in the order in which they are forgotten; some are gone
+  // already.
+  struct Old {
+    BootTime forget_at;
+    SessionId session;
+    ReservationId id;
+  };
+  std::deque<Old> old_ ABSL_GUARDED_BY(mutex_);
 
   TaskScope scope_;
 };

@@ -1,0 +1,510 @@
+#include "server/node/reservations.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "proto/base/check.h"
+#include "proto/base/limits.h"
+#include "proto/base/text.h"
+
+namespace firnkv {
+
+struct Reservations::Reservation {
+  enum class State : std::uint8_t {
+    // A slot is kept for it.
+    kReserved,
+    kCopying,
+    // Its answer is known and repeated.
+    kDone,
+  };
+  struct Block {
+    State state = State::kDone;
+    std::uint64_t length = 0;
+    SlotCopy slot;
+    BlockId id;
+    CommitResult result;
+    // Commits that wait for it, with the place of the answer in each.
+    std::vector<std::pair<std::shared_ptr<Waiting>, std::size_t>> waiting;
+  };
+
+  ReservationId id = ReservationId::kNone;
+  SessionId session;
+  TenantId tenant;
+  BootTime until;
+  TimerId timer = TimerId::kNone;
+  std::vector<Block> blocks;
+  // Blocks that are not done.
+  std::size_t open = 0;
+  bool ended = false;
+  // Its session is gone: nobody will ask for answers.
+  bool orphan = false;
+};
+
+struct Reservations::SessionState {
+  std::uint64_t bytes = 0;
+  std::size_t live = 0;
+  std::size_t pending = 0;
+  bool ended = false;
+  // Shared with the copies of their blocks, which may outlive the session.
+  absl::flat_hash_map<ReservationId, std::shared_ptr<Reservation>> all;
+  // Of those in `all`, the finished ones by age.
+  std::deque<ReservationId> finished;
+};
+
+struct Reservations::Pending {
+  ReserveRequest request;
+  std::size_t admitted = 0;
+  BootTime until;
+  firnkv::ReserveAnswer got;
+  ReserveDone done;
+  bool answered = false;
+};
+
+struct Reservations::Waiting {
+  CommitAnswer answer;
+  std::size_t missing = 0;
+  CommitDone done;
+};
+
+Reservations::Reservations(const Options& options, const Parts& parts)
+    : options_(options), parts_(parts) {}
+
+Reservations::~Reservations() {
+  scope_.Close();
+  std::vector<SlotCopy> slots;
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [session, state] : sessions_) {
+      for (auto& [id, reservation] : state->all) {
+        for (const Reservation::Block& block : reservation->blocks) {
+          CHECK(block.state != Reservation::State::kCopying);
+        }
+        parts_.executor->Cancel(reservation->timer);
+        if (!reservation->ended) End(reservation.get(), &slots);
+      }
+    }
+  }
+  parts_.pool->EndReservation(slots);
+}
+
+Reservations::SessionState& Reservations::StateOf(SessionId session) {
+  std::unique_ptr<SessionState>& state = sessions_[session];
+  if (state == nullptr) state = std::make_unique<SessionState>();
+  return *state;
+}
+
+void Reservations::ForgetIfGone(SessionId session) {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return;
+  const SessionState& state = *it->second;
+  if (state.pending == 0 && state.bytes == 0 && state.all.empty()) {
+    sessions_.erase(it);
+  }
+}
+
+Reservations::Reservation* Reservations::Find(SessionId session,
+                                              ReservationId id) const {
+  const auto state = sessions_.find(session);
+  if (state == sessions_.end()) return nullptr;
+  const auto it = state->second->all.find(id);
+  return it == state->second->all.end() ? nullptr : it->second.get();
+}
+
+std::size_t Reservations::Admit(const ReserveRequest& request) {
+  SessionState& state = StateOf(request.session);
+  std::uint64_t& of_tenant = tenant_bytes_[request.name_space.tenant];
+  std::size_t admitted = 0;
+  if (state.live + state.pending < options_.max_reservations_a_session) {
+    for (const ReserveBlock& block : request.blocks) {
+      if (block.length > options_.max_bytes_a_session - state.bytes ||
+          block.length > options_.max_bytes_a_tenant - of_tenant) {
+        break;
+      }
+      state.bytes += block.length;
+      of_tenant += block.length;
+      reserved_bytes_ += block.length;
+      ++admitted;
+    }
+  }
+  if (of_tenant == 0) tenant_bytes_.erase(request.name_space.tenant);
+  return admitted;
+}
+
+void Reservations::Refund(SessionId session, TenantId tenant,
+                          std::uint64_t bytes) {
+  if (bytes == 0) return;
+  SessionState& state = StateOf(session);
+  CHECK(state.bytes >= bytes);
+  state.bytes -= bytes;
+  const auto it = tenant_bytes_.find(tenant);
+  CHECK(it != tenant_bytes_.end() && it->second >= bytes);
+  it->second -= bytes;
+  if (it->second == 0) tenant_bytes_.erase(it);
+  reserved_bytes_ -= bytes;
+}
+
+// --- Reserve.
+
+void Reservations::StartReserve(ReserveRequest request, ReserveDone done) {
+  // Shared: by the pool's completion and the task that runs in it.
+  auto pending = std::make_shared<Pending>();
+  pending->request = std::move(request);
+  pending->done = std::move(done);
+  const ReserveRequest& wanted = pending->request;
+  const bool full = parts_.copier->Full();
+  {
+    MutexLock lock(&mutex_);
+    ForgetOld();
+    pending->admitted = full ? 0 : Admit(wanted);
+    if (pending->admitted > 0) ++StateOf(wanted.session).pending;
+    ForgetIfGone(wanted.session);
+  }
+  if (pending->admitted == 0) {
+    ReserveAnswer answer;
+    answer.outcomes.assign(wanted.blocks.size(), Outcome::kCongested);
+    answer.generations.resize(wanted.blocks.size());
+    answer.retry_after = options_.retry_after;
+    answer.clear_epoch = wanted.name_space.clear_epoch;
+    std::move(pending->done)(std::move(answer));
+    return;
+  }
+  pending->until = parts_.executor->clock()->Now() +
+                   std::min(wanted.reserve_for, options_.longest);
+  firnkv::ReserveRequest ask;
+  ask.name_space = wanted.name_space;
+  ask.blocks.assign(
+      wanted.blocks.begin(),
+      wanted.blocks.begin() + static_cast<std::ptrdiff_t>(pending->admitted));
+  ask.deadline = wanted.deadline;
+  ask.reserved_until = pending->until;
+  ask.conversation = wanted.conversation;
+  // The pool may answer when this object is gone: the task does nothing then.
+  Task on_reserved =
+      scope_.Wrap([this, pending] { OnReserved(pending.get()); });
+  parts_.pool->StartReserve(
+      std::move(ask), [pending, on_reserved = std::move(on_reserved)](
+                          firnkv::ReserveAnswer got) mutable {
+        pending->got = std::move(got);
+        std::move(on_reserved)();
+        if (pending->answered) return;
+        ReserveAnswer answer;
+        answer.outcomes.assign(pending->request.blocks.size(),
+                               Outcome::kCancelled);
+        answer.generations.resize(pending->request.blocks.size());
+        std::move(pending->done)(std::move(answer));
+      });
+}
+
+void Reservations::OnReserved(Pending* pending) {
+  const ReserveRequest& request = pending->request;
+  const firnkv::ReserveAnswer& got = pending->got;
+  ReserveAnswer answer;
+  answer.status = got.status;
+  answer.clear_epoch = got.clear_epoch;
+  std::vector<SlotCopy> given_up;
+  {
+    MutexLock lock(&mutex_);
+    SessionState& state = StateOf(request.session);
+    --state.pending;
+    auto reservation = std::make_shared<Reservation>();  // Shared: see `all`.
+    reservation->session = request.session;
+    reservation->tenant = request.name_space.tenant;
+    reservation->until = pending->until;
+    std::uint64_t not_taken = 0;
+    for (std::size_t i = 0; i < pending->admitted; ++i) {
+      Reservation::Block block;
+      block.length = request.blocks[i].length;
+      block.id = {request.name_space.id, request.blocks[i].key};
+      const bool taken =
+          got.status.ok() && got.blocks[i].outcome == Outcome::kStored;
+      if (taken && state.ended) given_up.push_back(got.blocks[i].copy);
+      if (taken && !state.ended) {
+        block.state = Reservation::State::kReserved;
+        block.slot = got.blocks[i].copy;
+        ++reservation->open;
+      } else {
+        not_taken += block.length;
+        // What a commit of it all the same is told.
+        if (got.status.ok() &&
+            got.blocks[i].outcome == Outcome::kAlreadyThere) {
+          block.result = {.outcome = Outcome::kAlreadyThere,
+                          .generation = got.blocks[i].copy.generation};
+        }
+      }
+      reservation->blocks.push_back(std::move(block));
+    }
+    Refund(request.session, request.name_space.tenant, not_taken);
+    if (reservation->open > 0) {
+      const ReservationId id{next_id_++};
+      reservation->id = id;
+      reservation->timer = parts_.executor->PostAt(
+          pending->until, scope_.Wrap([this, session = request.session, id] {
+            Abort(session, id);
+          }));
+      ++state.live;
+      ++live_;
+      state.all.emplace(id, std::move(reservation));
+      answer.reservation = id;
+      answer.valid_for =
+          std::max(absl::ZeroDuration(),
+                   pending->until - parts_.executor->clock()->Now());
+    }
+    if (got.status.ok()) {
+      for (std::size_t i = 0; i < request.blocks.size(); ++i) {
+        Outcome outcome = Outcome::kCongested;
+        if (i < pending->admitted) outcome = got.blocks[i].outcome;
+        if (state.ended) outcome = Outcome::kCancelled;
+        answer.outcomes.push_back(outcome);
+        answer.generations.push_back(outcome == Outcome::kAlreadyThere
+                                         ? got.blocks[i].copy.generation
+                                         : Generation::kNone);
+        if (outcome == Outcome::kCongested) {
+          answer.retry_after = options_.retry_after;
+        }
+      }
+    }
+    ForgetIfGone(request.session);
+  }
+  if (!given_up.empty()) parts_.pool->EndReservation(given_up);
+  pending->answered = true;
+  std::move(pending->done)(std::move(answer));
+}
+
+// --- Commit.
+
+absl::Status Reservations::Check(const CommitRequest& request,
+                                 const Reservation& reservation) {
+  absl::flat_hash_set<std::uint32_t> indexes;
+  for (const CommitRequest::Block& block : request.blocks) {
+    if (block.index >= reservation.blocks.size()) {
+      return absl::InvalidArgumentError(
+          StrCat("index ", block.index, " of ", reservation.blocks.size()));
+    }
+    if (!indexes.insert(block.index).second) {
+      return absl::InvalidArgumentError(
+          StrCat("index ", block.index, " is named twice"));
+    }
+    const std::uint64_t length = reservation.blocks[block.index].length;
+    std::uint64_t bytes = 0;
+    for (const StagingRange& range : block.source) bytes += range.bytes.size();
+    if (bytes != length) {
+      return absl::InvalidArgumentError(StrCat("index ", block.index, ": ",
+                                               bytes, " bytes for a block of ",
+                                               length));
+    }
+    if (block.pieces.size() != DivideUp(length, kPieceBytes)) {
+      return absl::InvalidArgumentError(
+          StrCat("index ", block.index, ": ", block.pieces.size(),
+                 " checksums for a block of ", length));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Reservations::StartCommit(CommitRequest request, CommitDone done) {
+  // Shared: by every block that it waits for.
+  auto waiting = std::make_shared<Waiting>();
+  waiting->answer.blocks.resize(request.blocks.size());
+  waiting->done = std::move(done);
+  Copier::Job job;
+  std::vector<std::uint32_t> begun;
+  std::shared_ptr<Reservation> reservation;  // Shared: see `all`.
+  bool answered = true;
+  {
+    MutexLock lock(&mutex_);
+    ForgetOld();
+    if (Find(request.session, request.reservation) != nullptr) {
+      reservation = sessions_.at(request.session)->all.at(request.reservation);
+      waiting->answer.status = Check(request, *reservation);
+      if (waiting->answer.status.ok()) {
+        Join(&request, reservation.get(), waiting, &job, &begun);
+      } else {
+        waiting->answer.blocks.clear();
+      }
+      answered = waiting->missing == 0;
+    }
+  }
+  if (answered) std::move(waiting->done)(std::move(waiting->answer));
+  if (begun.empty()) return;
+  job.tenant = reservation->tenant;
+  job.traffic = request.traffic;
+  job.deadline = request.deadline;
+  job.done = [this, session = request.session, reservation,
+              begun = std::move(begun)](std::size_t block,
+                                        CommitResult result) {
+    OnCopied(session, reservation.get(), begun[block], result);
+  };
+  parts_.copier->Start(std::move(job));
+}
+
+void Reservations::Join(CommitRequest* request, Reservation* reservation,
+                        const std::shared_ptr<Waiting>& waiting,
+                        Copier::Job* job, std::vector<std::uint32_t>* begun) {
+  for (std::size_t i = 0; i < request->blocks.size(); ++i) {
+    CommitRequest::Block& wanted = request->blocks[i];
+    Reservation::Block& block = reservation->blocks[wanted.index];
+    CommitAnswer::Block& out = waiting->answer.blocks[i];
+    out.block = block.id;
+    switch (block.state) {
+      case Reservation::State::kDone:
+        out.outcome = block.result.outcome;
+        out.generation = block.result.generation;
+        continue;
+      case Reservation::State::kReserved:
+        block.state = Reservation::State::kCopying;
+        job->blocks.push_back({.reserved = block.slot,
+                               .source = std::move(wanted.source),
+                               .pieces = std::move(wanted.pieces)});
+        begun->push_back(wanted.index);
+        break;
+      case Reservation::State::kCopying:
+        break;
+    }
+    block.waiting.emplace_back(waiting, i);
+    ++waiting->missing;
+  }
+}
+
+void Reservations::OnCopied(SessionId session, Reservation* reservation,
+                            std::uint32_t index, CommitResult result) {
+  Answered answered;
+  {
+    MutexLock lock(&mutex_);
+    Reservation::Block& block = reservation->blocks[index];
+    CHECK(block.state == Reservation::State::kCopying);
+    // Not begun: it may be committed again, unless it is over (rule S8).
+    const bool not_begun = result.outcome == Outcome::kTimedOut ||
+                           result.outcome == Outcome::kCancelled;
+    if (not_begun && reservation->ended) result = CommitResult{};
+    for (const auto& [waiting, place] : block.waiting) {
+      waiting->answer.blocks[place].outcome = result.outcome;
+      waiting->answer.blocks[place].generation = result.generation;
+      if (--waiting->missing == 0) answered.push_back(waiting);
+    }
+    block.waiting.clear();
+    if (not_begun && !reservation->ended) {
+      block.state = Reservation::State::kReserved;
+    } else {
+      FinishBlock(reservation, index, result);
+    }
+    ForgetIfGone(session);
+  }
+  for (const std::shared_ptr<Waiting>& waiting : answered) {
+    std::move(waiting->done)(std::move(waiting->answer));
+  }
+}
+
+// --- Ends.
+
+void Reservations::FinishBlock(Reservation* reservation, std::uint32_t index,
+                               CommitResult result) {
+  Reservation::Block& block = reservation->blocks[index];
+  CHECK(block.state != Reservation::State::kDone && reservation->open > 0);
+  block.state = Reservation::State::kDone;
+  block.result = result;
+  Refund(reservation->session, reservation->tenant, block.length);
+  if (--reservation->open == 0) Finish(reservation);
+}
+
+void Reservations::End(Reservation* reservation, std::vector<SlotCopy>* slots) {
+  reservation->ended = true;
+  for (std::uint32_t i = 0; i < reservation->blocks.size(); ++i) {
+    const Reservation::Block& block = reservation->blocks[i];
+    switch (block.state) {
+      case Reservation::State::kReserved:
+        slots->push_back(block.slot);
+        FinishBlock(reservation, i, CommitResult{});
+        break;
+      case Reservation::State::kCopying:
+        // Dead from now on; the pool waits for the copy (rule S7).
+        slots->push_back(block.slot);
+        break;
+      case Reservation::State::kDone:
+        break;
+    }
+  }
+}
+
+void Reservations::Finish(Reservation* reservation) {
+  parts_.executor->Cancel(reservation->timer);
+  reservation->ended = true;
+  SessionState& state = StateOf(reservation->session);
+  --live_;
+  --state.live;
+  if (reservation->orphan) return;
+  state.finished.push_back(reservation->id);
+  if (state.finished.size() > options_.max_finished_a_session) {
+    state.all.erase(state.finished.front());
+    state.finished.pop_front();
+  }
+  old_.push_back(
+      {.forget_at = parts_.executor->clock()->Now() + options_.repeat_for,
+       .session = reservation->session,
+       .id = reservation->id});
+}
+
+void Reservations::ForgetOld() {
+  const BootTime now = parts_.executor->clock()->Now();
+  while (!old_.empty() && old_.front().forget_at <= now) {
+    Forget(old_.front().session, old_.front().id);
+    old_.pop_front();
+  }
+}
+
+void Reservations::Forget(SessionId session, ReservationId id) {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return;
+  SessionState& state = *it->second;
+  // Oldest first; one that is not there was over the session's bound.
+  if (state.finished.empty() || state.finished.front() != id) return;
+  state.finished.pop_front();
+  state.all.erase(id);
+  ForgetIfGone(session);
+}
+
+void Reservations::Abort(SessionId session, ReservationId id) {
+  std::vector<SlotCopy> slots;
+  {
+    MutexLock lock(&mutex_);
+    ForgetOld();
+    Reservation* const reservation = Find(session, id);
+    if (reservation == nullptr || reservation->ended) return;
+    End(reservation, &slots);
+  }
+  parts_.pool->EndReservation(slots);
+}
+
+void Reservations::EndSession(SessionId session) {
+  std::vector<SlotCopy> slots;
+  {
+    MutexLock lock(&mutex_);
+    ForgetOld();
+    const auto it = sessions_.find(session);
+    if (it == sessions_.end()) return;
+    SessionState& state = *it->second;
+    state.ended = true;
+    for (auto& [id, reservation] : state.all) {
+      reservation->orphan = true;
+      if (!reservation->ended) End(reservation.get(), &slots);
+    }
+    // Those whose copies run are kept by them.
+    state.all.clear();
+    state.finished.clear();
+    ForgetIfGone(session);
+  }
+  parts_.pool->EndReservation(slots);
+}
+
+Reservations::Totals Reservations::totals() const {
+  MutexLock lock(&mutex_);
+  Totals totals;
+  totals.live = live_;
+  for (const auto& [session, state] : sessions_) {
+    totals.finished += state->finished.size();
+  }
+  totals.reserved_bytes = reserved_bytes_;
+  return totals;
+}
+
+}  // namespace firnkv
