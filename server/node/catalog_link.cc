@@ -252,8 +252,12 @@ void CatalogLink::KeepAlive(std::uint64_t term) {
     call.registration = registration_;
     call.namespace_cursor = namespace_cursor_;
     call.removals_done = removals_done_;
-    timeout = std::min(options_.call_timeout, lease_ / 4);
+    // An answer that comes after our lease has ended is of no use.
+    timeout = std::min({options_.call_timeout, lease_ / 4,
+                        lease_until_ - parts_.executor->clock()->Now()});
+    timeout = std::max(timeout, absl::Milliseconds(1));
   }
+  call.applied = announcer_.applied(call.registration);
   call.dram_used_bytes = pool.resident_bytes;
   call.dram_bytes = pool.target_bytes;
   call.blocks = pool.blocks;
@@ -302,20 +306,38 @@ void CatalogLink::OnKeptAlive(
   // Clears first: membership is believed only by who has heard of them.
   parts_.namespaces->Learn(answer->changed);
   ExecuteRemovals(answer->removals);
+  const bool drained = ClearsAreDone(answer->changed);
   absl::Duration pause;
   {
     MutexLock lock(&mutex_);
     if (term != term_) return;
     lease_ = answer->lease;
     lease_until_ = asked_at + HolderTerm(answer->lease);
-    namespace_cursor_ = answer->namespace_cursor;
     removals_done_ = answer->removals_number;
     heartbeat_backoff_.Reset();
     Believe();
-    // What was removed is acknowledged at once: somebody waits for it.
-    pause = answer->removals.empty() ? lease_ / 4 : absl::ZeroDuration();
+    pause = lease_ / 4;
+    if (drained) {
+      namespace_cursor_ = answer->namespace_cursor;
+      // What is done is said at once: somebody may be waiting for it.
+      const bool news = !answer->removals.empty() || !answer->changed.empty();
+      if (news) pause = absl::ZeroDuration();
+    } else {
+      pause = std::min(pause, options_.clear_look);
+    }
   }
   After(pause, [this, term] { KeepAlive(term); });
+}
+
+// Rule C4: a clear of a strict namespace is confirmed, by the cursor, once the
+// leases that were granted before it have ended.
+bool CatalogLink::ClearsAreDone(
+    const std::vector<NamespaceFacts>& changed) const {
+  return std::all_of(changed.begin(), changed.end(),
+                     [this](const NamespaceFacts& one) {
+                       return !one.strict_clear ||
+                              parts_.pool->ClearPending(one.name_space) == 0;
+                     });
 }
 
 void CatalogLink::ExecuteRemovals(

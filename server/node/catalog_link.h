@@ -82,6 +82,8 @@ class CatalogLink {
     absl::Duration longest_backoff = absl::Seconds(2);
     // Between two tries of what the catalog refused.
     absl::Duration refused_pause = absl::Seconds(5);
+    // Between two looks whether the leases of a strict clear have ended.
+    absl::Duration clear_look = absl::Milliseconds(100);
     Announcer::Options announcer;
   };
   struct Parts {
@@ -146,6 +148,7 @@ class CatalogLink {
   void OnKeptAlive(std::uint64_t term, BootTime asked_at,
                    absl::StatusOr<NodeCatalogClient::KeptAlive> answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  bool ClearsAreDone(const std::vector<NamespaceFacts>& changed) const;
   void ExecuteRemovals(const std::vector<NodeCatalogClient::Removal>& removals);
 
   // The attempt or the registration has failed; begins the next one.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proto/base/check.h"
+#include "proto/base/limits.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 
