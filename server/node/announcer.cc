@@ -286,4 +286,9 @@ bool Announcer::complete() const {
   return stage_ == Stage::kEvents;
 }
 
+std::uint64_t Announcer::applied(RegistrationId registration) const {
+  MutexLock lock(&mutex_);
+  return registration_.id == registration ? applied_ : 0;
+}
+
 }  // namespace firnkv

@@ -103,6 +103,10 @@ class Announcer {
 
   // The inventory has been applied: what the catalog says of this node is true.
   bool complete() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Number of the last batch of `registration` whose answer is here; 0 where
+  // another one is under way.
+  std::uint64_t applied(RegistrationId registration) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   const Counters& counters() const { return counters_; }
 
  private:

@@ -247,6 +247,7 @@ void NodeCatalogClient::StartKeepAlive(const KeepAliveCall& call,
   request.set_dram_bytes(call.dram_bytes);
   request.set_blocks(call.blocks);
   request.set_removals_done(call.removals_done);
+  request.set_applied(call.applied);
   Call("KeepAlive", std::move(request), timeout, &DecodeKeepAlive,
        std::move(done));
 }

@@ -78,6 +78,8 @@ class NodeCatalogClient {
     std::uint64_t dram_bytes = 0;
     std::uint64_t blocks = 0;
     std::uint64_t removals_done = 0;
+    // The last batch whose answer is here: the catalog may have lost it.
+    std::uint64_t applied = 0;
   };
   // A copy of this node that the catalog wants gone.
   struct Removal {
