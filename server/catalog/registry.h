@@ -34,14 +34,13 @@
 #include "proto/base/mutex.h"
 #include "proto/base/namespace_facts.h"
 #include "proto/base/random.h"
+#include "proto/base/tenant.h"
 #include "server/catalog/backup.h"
 #include "server/catalog/cluster_state.h"
 #include "server/catalog/store.h"
 #include "server/catalog/store_schema.h"
 
 namespace firnkv {
-
-inline constexpr std::string_view kDefaultTenant = "default";
 
 // INVALID_ARGUMENT unless `name` is 1 to kMaxNameBytes of letters, digits and
 // "._-/:@+", beginning with a letter or a digit: it goes into logs, labels and

@@ -29,11 +29,10 @@
 #include "client/transport/local_socket.h"
 #include "proto/base/id.h"
 #include "proto/base/mutex.h"
+#include "proto/base/tenant.h"
 #include "server/node/node_catalog_client.h"
 
 namespace firnkv {
-
-inline constexpr char kDefaultTenant[] = "default";
 
 // "1000=alice": uid 1000 is tenant alice. INVALID_ARGUMENT with what is wrong.
 using UidMap = absl::flat_hash_map<std::uint32_t, std::string>;

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "proto/base/status.h"
+#include "proto/base/tenant.h"
 #include "proto/base/text.h"
 #include "tools/firnkv/secret_file.h"
 
@@ -18,7 +19,6 @@ namespace {
 constexpr char kSystemSocket[] = "/run/firnkv/node.sock";
 constexpr char kDefaultCatalog[] = "127.0.0.1:7400";
 constexpr char kSecretName[] = "/cluster.secret";
-constexpr char kDefaultTenant[] = "default";
 // Long enough for one command of a person.
 constexpr absl::Duration kTokenLifeOfACommand = absl::Minutes(30);
 
