@@ -36,7 +36,7 @@ std::string FlagHelp(const Option& option) {
 }  // namespace
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
-                                            const char* purpose,
+                                            const Program& program,
                                             const OptionList& list,
                                             int* exit_code) {
   CommandLine line;
@@ -44,7 +44,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
   bool print_config = false;
   std::map<std::string, std::string> flags;
 
-  CLI::App app(purpose);
+  CLI::App app(program.purpose);
   app.set_version_flag("--version", kVersion);
   app.add_option("--config", config_path,
                  "YAML file with options; --print-config shows a whole one")
@@ -54,10 +54,12 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
                "then end");
   app.add_flag("--print-config", print_config,
                "Print all options as they would be used, as YAML, then end");
-  app.add_option("--print-document", line.print_document,
-                 "Print a generated document of docs/, then end")
-      ->check(CLI::IsMember({"config", "metrics"}))
-      ->group("Developers");
+  if (!program.documents.empty()) {
+    app.add_option("--print-document", line.print_document,
+                   "Print a generated document of docs/, then end")
+        ->check(CLI::IsMember(program.documents))
+        ->group("Developers");
+  }
   for (const Option& option : list.options()) {
     app.add_option_function<std::string>(
            FlagName(option.name),
@@ -85,7 +87,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
     return std::nullopt;
   }
   if (print_config) {
-    std::fputs(RenderYaml(list, purpose).c_str(), stdout);
+    std::fputs(RenderYaml(list, program.purpose).c_str(), stdout);
     *exit_code = 0;
     return std::nullopt;
   }

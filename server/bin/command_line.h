@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/base/option.h"
 
@@ -18,14 +19,21 @@ inline constexpr char kVersion[] = "0.1.0";
 struct CommandLine {
   // Print what would be used and whether it can work, then end.
   bool check = false;
-  // Print a generated document ("config" or "metrics"), then end.
+  // Print a generated document, then end.
   std::string print_document;
+};
+
+// What a daemon says of itself.
+struct Program {
+  const char* purpose = "";
+  // Generated documents that it can print.
+  std::vector<std::string> documents;
 };
 
 // Fills the targets of `list`. nullopt: the process is to end with *exit_code;
 // what there was to say has been printed.
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
-                                            const char* purpose,
+                                            const Program& program,
                                             const OptionList& list,
                                             int* exit_code);
 

@@ -1,5 +1,7 @@
 #include "server/bin/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
 
 namespace firnkv {
@@ -28,6 +30,14 @@ int WaitForEnd() {
     int got = 0;
     if (sigwait(&set, &got) == 0 && got != SIGHUP) return got;
   }
+}
+
+void EndThisProcess() { ::kill(::getpid(), SIGTERM); }
+
+void EndByForceAfter(absl::Duration time) {
+  std::signal(SIGALRM, SIG_DFL);
+  ::alarm(static_cast<unsigned>(
+      absl::ToInt64Seconds(absl::Ceil(time, absl::Seconds(1)))));
 }
 
 }  // namespace firnkv

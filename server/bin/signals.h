@@ -3,6 +3,8 @@
 #ifndef FIRNKV_SERVER_BIN_SIGNALS_H_
 #define FIRNKV_SERVER_BIN_SIGNALS_H_
 
+#include "absl/time/time.h"
+
 namespace firnkv {
 
 // Blocks SIGTERM, SIGINT and SIGHUP in this thread and in all that it starts:
@@ -12,6 +14,12 @@ void BlockSignals();
 // Waits for SIGTERM or SIGINT (returns which). SIGHUP is passed over: a closed
 // terminal does not end a daemon.
 int WaitForEnd();
+
+// As if SIGTERM had come; from any thread.
+void EndThisProcess();
+
+// An end that hangs is none: kills the process if it is still there then.
+void EndByForceAfter(absl::Duration time);
 
 }  // namespace firnkv
 

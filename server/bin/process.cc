@@ -1,0 +1,77 @@
+#include "server/bin/process.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "client/transport/grpc_channel.h"
+#include "proto/base/status.h"
+#include "proto/base/text.h"
+#include "server/base/config.h"
+#include "server/base/prometheus_text.h"
+
+namespace firnkv {
+
+absl::StatusOr<std::unique_ptr<Process>> Process::Open(
+    const char* name, const DaemonOptions& options) {
+  ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));
+  RealSeams::Options seams;
+  seams.executor.threads = static_cast<int>(options.threads);
+  ASSIGN_OR_RETURN(std::unique_ptr<RealSeams> made,
+                   RealSeams::Make(seams, std::make_unique<GrpcConnector>()));
+  return std::unique_ptr<Process>(
+      new Process(name, options, std::move(data), std::move(made)));
+}
+
+Process::Process(const char* name, const DaemonOptions& options,
+                 DataDirectory data, std::unique_ptr<RealSeams> seams)
+    : name_(name),
+      options_(options),
+      data_(std::move(data)),
+      seams_(std::move(seams)),
+      started_(this->seams().clock->Now()),
+      sink_(name),
+      log_({.least = LeastSeverity(options)}, this->seams().clock, &sink_) {}
+
+absl::Status Process::ServeHttp(
+    const OptionList* options, std::function<std::string()> unhealthy_because) {
+  if (options_.http.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      http_, AdminHttp::Start(
+                 options_.http,
+                 {.metrics = [this] { return RenderPrometheus(metrics_); },
+                  .unhealthy_because = std::move(unhealthy_because),
+                  .config =
+                      [this, options] {
+                        return RenderYaml(*options,
+                                          StrCat(name_, ", as it runs."));
+                      }}));
+  return absl::OkStatus();
+}
+
+std::string Process::http_address() const {
+  return http_ == nullptr ? "-" : http_->address();
+}
+
+bool IsOnThisHost(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || host.substr(0, 4) == "127.";
+}
+
+absl::Status MakeParent(const std::string& path) {
+  const std::filesystem::path parent =
+      std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (!error) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      StrCat("cannot make the directory of ", path, ": ", error.message(),
+             "; set node.socket to a path that this user may make"));
+}
+
+int Fail(const char* name, const absl::Status& why) {
+  std::fprintf(stderr, "%s: %s\n", name, std::string(why.message()).c_str());
+  return 1;
+}
+
+}  // namespace firnkv
