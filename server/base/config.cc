@@ -140,6 +140,26 @@ void AppendWrapped(std::string_view text, std::string_view indent,
   StrAppend(out, indent, "# ", line, "\n");
 }
 
+// In the order of description, but what parts describe of one section stands
+// together: a key may stand in a YAML map only once.
+std::vector<const Option*> BySection(const OptionList& list) {
+  std::vector<std::string_view> sections;
+  std::map<std::string_view, std::vector<const Option*>> members;
+  for (const Option& option : list.options()) {
+    const std::string_view name = option.name;
+    const std::string_view section = name.substr(0, name.find('.'));
+    std::vector<const Option*>& in_section = members[section];
+    if (in_section.empty()) sections.push_back(section);
+    in_section.push_back(&option);
+  }
+  std::vector<const Option*> ordered;
+  for (const std::string_view section : sections) {
+    const std::vector<const Option*>& in_section = members[section];
+    ordered.insert(ordered.end(), in_section.begin(), in_section.end());
+  }
+  return ordered;
+}
+
 void AppendValue(const Option& option, std::string_view indent,
                  std::string_view leaf, std::string* out) {
   StrAppend(out, indent, leaf, ":");
@@ -200,8 +220,9 @@ absl::Status LoadEnvironment(const OptionList& list) {
     if (text.substr(0, kPrefix.size()) != kPrefix) continue;
     const std::size_t equals = text.find('=');
     const std::string name(text.substr(0, equals));
-    // Where the tests and tools find the binaries; not an option.
-    if (name == "FIRNKV_BIN") continue;
+    // Where the tests and tools find the binaries, and what the command line
+    // tool reads for itself; no options of a daemon.
+    if (name == "FIRNKV_BIN" || name.starts_with("FIRNKV_CLI_")) continue;
     const auto it = by_variable.find(name);
     if (it == by_variable.end()) {
       return absl::InvalidArgumentError(
@@ -226,7 +247,8 @@ std::string VariableName(std::string_view option) {
 std::string RenderYaml(const OptionList& list, std::string_view title) {
   std::string out = StrCat("# ", title, "\n");
   std::vector<std::string> open;
-  for (const Option& option : list.options()) {
+  for (const Option* described : BySection(list)) {
+    const Option& option = *described;
     std::vector<std::string> path = absl::StrSplit(option.name, '.');
     const std::string leaf = path.back();
     path.pop_back();

@@ -95,6 +95,15 @@ TEST_F(ConfigTest, WhatIsRenderedLoadsAgain) {
   EXPECT_EQ(tenants_, (std::vector<std::string>{"1000=acme", "a b"}));
 }
 
+TEST_F(ConfigTest, ASectionIsRenderedOnceThoughTwoPartsDescribeIt) {
+  std::string other;
+  list_.Text("dram.other", &other, {.help = "Described later."});
+
+  const std::string yaml = RenderYaml(list_, "All options.");
+
+  EXPECT_EQ(yaml.find("\ndram:"), yaml.rfind("\ndram:")) << yaml;
+}
+
 TEST_F(ConfigTest, AVariableThatNamesNoOptionIsRefused) {
   ::setenv("FIRNKV_DRAM_BITES", "1GiB", 1);
   EXPECT_FALSE(LoadEnvironment(list_).ok());
