@@ -40,17 +40,17 @@ std::string Context::OptionOr(const std::string& option,
 }
 
 std::string Context::socket() const {
-  const std::string given = OptionOr(options_.socket, "FIRNKV_SOCKET");
+  const std::string given = OptionOr(options_.socket, "FIRNKV_CLI_SOCKET");
   if (!given.empty()) return given;
+  if (geteuid() == 0 || access(kSystemSocket, F_OK) == 0) return kSystemSocket;
+  // Where a node of this user puts it.
   const std::optional<std::string> runtime = Variable("XDG_RUNTIME_DIR");
-  if (runtime.has_value() && access(kSystemSocket, F_OK) != 0) {
-    return *runtime + "/firnkv/node.sock";
-  }
-  return kSystemSocket;
+  return runtime.has_value() ? *runtime + "/firnkv/node.sock"
+                             : StrCat("/tmp/firnkv-", geteuid(), "/node.sock");
 }
 
 bool Context::names_socket() const {
-  return !OptionOr(options_.socket, "FIRNKV_SOCKET").empty() ||
+  return !OptionOr(options_.socket, "FIRNKV_CLI_SOCKET").empty() ||
          access(socket().c_str(), F_OK) == 0;
 }
 
@@ -58,21 +58,22 @@ absl::StatusOr<std::unique_ptr<Client>> Context::ConnectClient(
     const std::string& socket) {
   ClientOptions options;
   options.socket_path = socket;
-  options.catalog_address = OptionOr(options_.catalog, "FIRNKV_CATALOG");
+  options.catalog_address = OptionOr(options_.catalog, "FIRNKV_CLI_CATALOG");
   options.client_name = "firnkv";
   options.connect_timeout = std::min(options_.timeout, absl::Seconds(5));
   std::optional<std::uint64_t> uid = options_.node_uid;
-  if (const auto text = Variable("FIRNKV_NODE_UID"); !uid && text.has_value()) {
+  if (const auto text = Variable("FIRNKV_CLI_NODE_UID");
+      !uid && text.has_value()) {
     std::uint64_t value = 0;
     if (!absl::SimpleAtoi(ToAbsl(*text), &value)) {
       return absl::InvalidArgumentError(
-          StrCat("FIRNKV_NODE_UID is '", *text, "', which is no uid"));
+          StrCat("FIRNKV_CLI_NODE_UID is '", *text, "', which is no uid"));
     }
     uid = value;
   }
   if (uid.has_value()) options.server_uid = static_cast<std::uint32_t>(*uid);
   const std::string token_file =
-      OptionOr(options_.token_file, "FIRNKV_TOKEN_FILE");
+      OptionOr(options_.token_file, "FIRNKV_CLI_TOKEN_FILE");
   if (!token_file.empty()) {
     ASSIGN_OR_RETURN(options.token, ReadTokenFile(token_file));
   }
@@ -83,11 +84,11 @@ absl::StatusOr<std::unique_ptr<Client>> Context::ConnectClient(
   if (absl::IsUnavailable(client.status())) {
     advice =
         "\n  is firnkv-node running on this host? Another socket: --socket "
-        "PATH or FIRNKV_SOCKET";
+        "PATH or FIRNKV_CLI_SOCKET";
   } else if (absl::IsPermissionDenied(client.status()) ||
              absl::IsUnauthenticated(client.status())) {
     advice =
-        "\n  the node serves the uids of its session.tenants; a node under "
+        "\n  the node serves the uids of its sessions.uid_map; a node under "
         "another uid than yours is named by --node-uid";
   }
   return absl::Status(client.status().code(),
@@ -103,7 +104,7 @@ absl::StatusOr<Client*> Context::LocalClient() {
 }
 
 std::string Context::CatalogAddress() {
-  const std::string given = OptionOr(options_.catalog, "FIRNKV_CATALOG");
+  const std::string given = OptionOr(options_.catalog, "FIRNKV_CLI_CATALOG");
   if (!given.empty()) return given;
   if (access(socket().c_str(), F_OK) == 0) {
     const absl::StatusOr<Client*> client = LocalClient();
@@ -129,7 +130,7 @@ std::vector<std::string> Context::LikelySecretFiles() const {
 
 absl::StatusOr<std::optional<ClusterSecret>> Context::FindSecret() {
   const std::string given =
-      OptionOr(options_.secret_file, "FIRNKV_SECRET_FILE");
+      OptionOr(options_.secret_file, "FIRNKV_CLI_SECRET_FILE");
   std::vector<std::string> files = LikelySecretFiles();
   if (!given.empty()) files = {given};
   for (const std::string& file : files) {
@@ -142,7 +143,8 @@ absl::StatusOr<std::optional<ClusterSecret>> Context::FindSecret() {
 }
 
 absl::Status Context::FindToken(AdminClient* catalog) {
-  const std::string file = OptionOr(options_.token_file, "FIRNKV_TOKEN_FILE");
+  const std::string file =
+      OptionOr(options_.token_file, "FIRNKV_CLI_TOKEN_FILE");
   if (!file.empty()) {
     ASSIGN_OR_RETURN(token_, ReadTokenFile(file));
     token_origin_ = file;
@@ -215,7 +217,7 @@ std::string Context::Advice(const absl::Status& status) const {
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     return StrCat("\n  no answer of the catalog at ", catalog_->address(),
                   ": is it running? Another address: --catalog HOST:PORT or "
-                  "FIRNKV_CATALOG; more patience: --timeout");
+                  "FIRNKV_CLI_CATALOG; more patience: --timeout");
   }
   if (absl::IsUnauthenticated(status)) {
     return StrCat("\n  the catalog at ", catalog_->address(),

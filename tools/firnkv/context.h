@@ -2,10 +2,10 @@
 // lead to, and the ways to answer.
 //
 // Whom it talks to, in this order:
-//   catalog  --catalog, FIRNKV_CATALOG, what the local node says, or
+//   catalog  --catalog, FIRNKV_CLI_CATALOG, what the local node says, or
 //            127.0.0.1:7400
-//   node     --socket, FIRNKV_SOCKET, /run/firnkv/node.sock or, where there is
-//            none, $XDG_RUNTIME_DIR/firnkv/node.sock
+//   node     --socket, FIRNKV_CLI_SOCKET, /run/firnkv/node.sock, where a node
+//            of the caller's has its socket
 //   as whom  --token-file, --secret-file (makes an administrator's token), the
 //            same two from the environment, the secret of a data directory that
 //            the caller may read, the local node's token for the caller's

@@ -15,20 +15,20 @@ constexpr char kAbout[] =
 void AddGlobals(CommandTree* tree, GlobalOptions* options) {
   Arguments globals = tree->Globals();
   globals.Text("--socket", &options->socket,
-               "Session socket of the local node (or FIRNKV_SOCKET; else "
+               "Session socket of the local node (or FIRNKV_CLI_SOCKET; else "
                "/run/firnkv/node.sock or below $XDG_RUNTIME_DIR).");
   globals.Text("--catalog", &options->catalog,
-               "HOST:PORT of the catalog (or FIRNKV_CATALOG; else what the "
+               "HOST:PORT of the catalog (or FIRNKV_CLI_CATALOG; else what the "
                "local node says, else 127.0.0.1:7400).");
   globals.Text("--secret-file", &options->secret_file,
                "The cluster's secret: makes you an administrator (or "
-               "FIRNKV_SECRET_FILE; else that of a data directory you can "
+               "FIRNKV_CLI_SECRET_FILE; else that of a data directory you can "
                "read).");
   globals.Text("--token-file", &options->token_file,
-               "A token in hex, instead (or FIRNKV_TOKEN_FILE).");
+               "A token in hex, instead (or FIRNKV_CLI_TOKEN_FILE).");
   globals.Count("--node-uid", &options->node_uid,
                 "The uid under which the local node runs, where it is neither "
-                "yours nor root's (or FIRNKV_NODE_UID).");
+                "yours nor root's (or FIRNKV_CLI_NODE_UID).");
   globals.Flag("--json", &options->json, "Answer in JSON.");
   globals.Time("--timeout", &options->timeout, "Longest wait for one answer.");
 }

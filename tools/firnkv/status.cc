@@ -159,7 +159,7 @@ void AskCluster(Context& context, const Options& options, Findings* findings) {
   if (rows->nodes().empty()) {
     findings->degraded.push_back(
         "no node has registered: does one run with this catalog as its "
-        "catalog.address?");
+        "node.catalog?");
   }
 }
 

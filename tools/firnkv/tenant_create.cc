@@ -23,7 +23,7 @@ ExitCode Run(Context& context, const Options& options) {
   const v1::TenantRow& tenant = response->tenant();
   return context.Print(
       StrCat("tenant ", tenant.name(), " made: ", ToHex(tenant.tenant()),
-             "\nLet uids in at a node by its option session.tenants.\n"),
+             "\nLet uids in at a node by its option sessions.uid_map.\n"),
       TenantJson(tenant));
 }
 
