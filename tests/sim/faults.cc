@@ -7,7 +7,7 @@
 namespace firnkv {
 
 void Faults::Next() {
-  Later(absl::Milliseconds(50), absl::Milliseconds(2500), [this] {
+  Later(absl::Milliseconds(10), absl::Milliseconds(500), [this] {
     Inject();
     Next();
   });

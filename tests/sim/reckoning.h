@@ -52,6 +52,9 @@ class Reckoning {
   void WriteAndReadBack(SimWorker* writer, SimWorker* reader,
                         std::size_t name_space,
                         const std::vector<PlannedBlock>& blocks);
+  bool AnotherLengthIsThere(SimWorker* reader, std::size_t name_space,
+                            const PlannedBlock& block);
+  std::string WhoHas(const BlockKey& key);
   std::vector<Outcome> Write(SimWorker* writer, std::size_t name_space,
                              const std::vector<PlannedBlock>& blocks);
   std::vector<Outcome> Read(SimWorker* reader, std::size_t name_space,

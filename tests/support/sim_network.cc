@@ -45,6 +45,8 @@ struct StreamEnd {
   std::uint64_t unreceived = 0;
   // What this end learns after everything that has arrived.
   absl::Status over;
+  // Ended, with what they are told; run as tasks, or by the destructor.
+  std::deque<std::pair<ByteStreamDone, absl::Status>> ending;
 };
 
 }  // namespace
@@ -75,8 +77,10 @@ struct SimStreamPair : std::enable_shared_from_this<SimStreamPair> {
   // This end is over now, with `status` for what is outstanding; both `done`
   // run as tasks.
   void Break(int at, const absl::Status& status);
-  // As Break for a stream that is being destroyed: both run here.
+  // As Break for a stream that is being destroyed: all of them run here.
   void EndNow(int at);
+  void EndLater(int at, ByteStreamDone done, const absl::Status& status);
+  void EndOne(int at);
 };
 
 void SimStreamPair::StartSend(int at,
@@ -271,14 +275,24 @@ void SimStreamPair::Break(int at, const absl::Status& status) {
   end.wire.clear();
   end.arrived.clear();
   end.arrived_offset = 0;
-  auto end_later = [&](ByteStreamDone done) {
-    if (!done) return;
-    end.process->Post([done = std::move(done), status]() mutable {
-      std::move(done)(status);
-    });
-  };
-  end_later(std::exchange(end.send_done, nullptr));
-  end_later(std::exchange(end.receive_done, nullptr));
+  EndLater(at, std::exchange(end.send_done, nullptr), status);
+  EndLater(at, std::exchange(end.receive_done, nullptr), status);
+}
+
+void SimStreamPair::EndLater(int at, ByteStreamDone done,
+                             const absl::Status& status) {
+  if (!done) return;
+  StreamEnd& end = ends[at];
+  end.ending.emplace_back(std::move(done), status);
+  end.process->Post([self = shared_from_this(), at] { self->EndOne(at); });
+}
+
+void SimStreamPair::EndOne(int at) {
+  StreamEnd& end = ends[at];
+  if (end.ending.empty()) return;  // The destructor was first.
+  auto [done, status] = std::move(end.ending.front());
+  end.ending.pop_front();
+  std::move(done)(status);
 }
 
 void SimStreamPair::EndNow(int at) {
@@ -287,10 +301,9 @@ void SimStreamPair::EndNow(int at) {
   if (end.over.ok()) end.over = status;
   end.wire.clear();
   end.arrived.clear();
-  ByteStreamDone send = std::exchange(end.send_done, nullptr);
-  ByteStreamDone receive = std::exchange(end.receive_done, nullptr);
-  if (send) std::move(send)(status);
-  if (receive) std::move(receive)(status);
+  EndLater(at, std::exchange(end.send_done, nullptr), status);
+  EndLater(at, std::exchange(end.receive_done, nullptr), status);
+  while (!end.ending.empty()) EndOne(at);
 }
 
 namespace {
@@ -302,12 +315,6 @@ class SimByteStream : public ByteStream {
 
   ~SimByteStream() override {
     TellPeer();
-    for (ByteStreamDone& done : *closing_) {
-      if (done) {
-        std::exchange(done,
-                      nullptr)(absl::CancelledError("the stream was closed"));
-      }
-    }
     pair_->EndNow(at_);
   }
 
@@ -323,12 +330,7 @@ class SimByteStream : public ByteStream {
 
   void Close() override {
     TellPeer();
-    StreamEnd& end = pair_->ends[at_];
-    if (end.over.ok()) end.over = absl::CancelledError("the stream was closed");
-    end.wire.clear();
-    end.arrived.clear();
-    EndLater(std::exchange(end.send_done, nullptr));
-    EndLater(std::exchange(end.receive_done, nullptr));
+    pair_->Break(at_, absl::CancelledError("the stream was closed"));
   }
 
   std::string peer() const override { return pair_->ends[1 - at_].address; }
@@ -350,24 +352,9 @@ class SimByteStream : public ByteStream {
                     : absl::OutOfRangeError("the peer closed"));
   }
 
-  // `done` runs as a task, or in the destructor if that is earlier: so the
-  // slot is shared with the task.
-  void EndLater(ByteStreamDone done) {
-    if (!done) return;
-    const std::size_t slot = closing_->size();
-    closing_->push_back(std::move(done));
-    pair_->ends[at_].process->Post([closing = closing_, slot] {
-      if (!(*closing)[slot]) return;
-      std::exchange((*closing)[slot],
-                    nullptr)(absl::CancelledError("the stream was closed"));
-    });
-  }
-
   const std::shared_ptr<SimStreamPair> pair_;
   const int at_;
   bool closed_ = false;
-  const std::shared_ptr<std::deque<ByteStreamDone>> closing_ =
-      std::make_shared<std::deque<ByteStreamDone>>();
 };
 
 }  // namespace

@@ -165,6 +165,15 @@ TEST_P(SimNetworkTest, EveryDoneHasRunWhenAStreamIsDestroyed) {
   EXPECT_THAT(received_, StatusIs(absl::StatusCode::kCancelled));
 }
 
+TEST_P(SimNetworkTest, EveryDoneHasRunWhenABrokenStreamIsDestroyed) {
+  Receive(100);
+  fabric_.Reset("a", "b");
+
+  far_.reset();
+
+  EXPECT_THAT(received_, StatusIs(absl::StatusCode::kUnavailable));
+}
+
 // Some seeds must read the memory late, or a slot reused too early would never
 // be seen.
 TEST(SimNetworkSeedsTest, SomeSendsReadTheMemoryLate) {
