@@ -17,6 +17,9 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Open(
   ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));
   RealSeams::Options seams;
   seams.executor.threads = static_cast<int>(options.threads);
+  // A daemon has no capabilities and serves other uids, whose namespace links
+  // it cannot read.
+  seams.sockets.namespace_proof = NamespaceProof::kEqualUidMap;
   ASSIGN_OR_RETURN(std::unique_ptr<RealSeams> made,
                    RealSeams::Make(seams, std::make_unique<GrpcConnector>()));
   return std::unique_ptr<Process>(
