@@ -196,7 +196,9 @@ void EventLoop::Dispatch(absl::Span<const epoll_event> events) {
     MutexLock lock(&mutex_);
     sleeping_ = false;
     for (std::size_t i = 0; i < events.size(); ++i) {
-      const auto it = watchers_.find(events[i].data.u64);
+      // Copied out: the kernel's struct is packed.
+      const std::uint64_t watch = events[i].data.u64;
+      const auto it = watchers_.find(watch);
       if (it != watchers_.end()) watchers[i] = it->second;
     }
   }

@@ -71,7 +71,7 @@ class MemfdMaker : public MemoryMaker {
                                               std::uint64_t bytes) override;
 
  private:
-  const Options options_;
+  Options options_;
 };
 
 // Nobody of the process's own uid may look into it from outside: no ptrace, no

@@ -130,7 +130,7 @@ void TcpConnection::Pump(Direction direction) {
 
     Descriptor dead;
     ByteStreamDone done;
-    absl::Status status = transfer.failure;
+    absl::Status status;
     {
       MutexLock lock(&mutex_);
       State& state = states_[direction];
@@ -139,8 +139,9 @@ void TcpConnection::Pump(Direction direction) {
         continue;
       }
       state.busy = false;
-      if (turn != Turn::kFinished && closed_) status = Closed();
       if (turn == Turn::kFinished || closed_) {
+        status =
+            turn == Turn::kFinished ? std::move(transfer.failure) : Closed();
         state.active = false;
         done = std::move(transfer.done);
         gate_.Enter();

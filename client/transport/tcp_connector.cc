@@ -24,7 +24,7 @@ void TcpConnector::Arm(absl::Duration timeout) {
 
 void TcpConnector::Begin(absl::StatusOr<std::vector<SocketAddress>> addresses) {
   if (done_ == nullptr) return;
-  if (!addresses.ok()) return Finish(addresses.status());
+  if (!addresses.ok()) return Finish(std::move(addresses).status());
   addresses_ = *std::move(addresses);
   last_failure_ =
       absl::UnavailableError(StrCat("'", address_, "' has no address"));
@@ -50,11 +50,11 @@ void TcpConnector::TryNext() {
     }
     absl::StatusOr<WatchId> watch =
         loop_->Watch(socket_.get(), EPOLLOUT, shared_from_this());
-    if (!watch.ok()) return Finish(watch.status());
+    if (!watch.ok()) return Finish(std::move(watch).status());
     watch_ = *watch;
     return;
   }
-  Finish(last_failure_);
+  Finish(std::move(last_failure_));
 }
 
 void TcpConnector::OnEvents(std::uint32_t) {

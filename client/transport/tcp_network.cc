@@ -140,23 +140,25 @@ void TcpNetwork::StartConnect(std::string_view address, absl::Duration timeout,
       loop, std::string(address),
       [loop, user_timeout = options_.user_timeout, peer = std::string(address),
        done = std::move(done)](absl::StatusOr<Descriptor> socket) mutable {
-        if (!socket.ok()) return std::move(done)(socket.status());
+        if (!socket.ok()) {
+          return std::move(done)(std::move(socket).status());
+        }
         std::move(done)(
             MakeStream(loop, *std::move(socket), user_timeout, peer));
       });
   absl::StatusOr<HostPort> host_port = ParseHostPort(address);
-  const auto numeric = host_port.ok() ? NumericAddress(*host_port)
-                                      : std::optional<SocketAddress>();
-  const bool look_up = host_port.ok() && !numeric.has_value();
-  loop->Post(
-      [connector, timeout, status = host_port.status(), numeric, look_up] {
-        connector->Arm(timeout);
-        if (!status.ok()) {
-          connector->Finish(status);
-        } else if (!look_up) {
-          connector->Begin(std::vector<SocketAddress>{*numeric});
-        }
-      });
+  // What is known at once: the address of a number, or that it is none.
+  std::optional<absl::StatusOr<std::vector<SocketAddress>>> known;
+  if (!host_port.ok()) {
+    known = std::move(host_port).status();
+  } else if (const auto numeric = NumericAddress(*host_port)) {
+    known = std::vector<SocketAddress>{*numeric};
+  }
+  const bool look_up = !known.has_value();
+  loop->Post([connector, timeout, known = std::move(known)]() mutable {
+    connector->Arm(timeout);
+    if (known.has_value()) connector->Begin(*std::move(known));
+  });
   if (!look_up) return;
   resolver_->Resolve(
       *std::move(host_port),

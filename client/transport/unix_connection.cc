@@ -290,7 +290,8 @@ void UnixConnection::TellClosed() {
     MutexLock lock(&mutex_);
     if (!closed_ || !started_ || abandoned_ || told_closed_) return;
     told_closed_ = true;
-    why = closed_why_;
+    // Not a share of it: Send still reads the one that stays.
+    why = absl::Status(closed_why_.code(), closed_why_.message());
     gate_.Enter();
   }
   callbacks_.on_closed(std::move(why));

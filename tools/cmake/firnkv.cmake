@@ -116,7 +116,8 @@ function(firnkv_test_environment name timeout)
     ENVIRONMENT "FIRNKV_BIN=${PROJECT_BINARY_DIR}/bin;\
 ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1;\
 UBSAN_OPTIONS=print_stacktrace=1;\
-TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:\
+suppressions=${PROJECT_SOURCE_DIR}/tools/cmake/tsan_suppressions.txt")
 endfunction()
 
 function(firnkv_check_arguments function unparsed)

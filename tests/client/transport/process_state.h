@@ -27,6 +27,19 @@ inline std::size_t DescriptorsOfThisProcess() {
   return EntriesOf("/proc/self/fd");
 }
 
+// UBSan looks at memory by way of a pipe, and takes it for bad memory where
+// there is none to be had.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIRNKV_SANITIZER_NEEDS_DESCRIPTORS 1
+#endif
+#endif
+#ifdef FIRNKV_SANITIZER_NEEDS_DESCRIPTORS
+inline constexpr bool kCanRunOutOfDescriptors = false;
+#else
+inline constexpr bool kCanRunOutOfDescriptors = true;
+#endif
+
 // While it lives, this process gets no further descriptor.
 class OutOfDescriptors {
  public:
