@@ -237,14 +237,14 @@ class ReadOperation : public Operation,
                      const Session::Welcome& welcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartFetches(const Indexes& indexes) ABSL_LOCKS_EXCLUDED(mutex_);
-  void StartFetch(const NodeAddress& node, Indexes indexes)
+  // The router has been told of its begin.
+  void StartFetch(const NodeAddress& node, const Indexes& indexes)
       ABSL_LOCKS_EXCLUDED(mutex_);
   ByteRun PlaceFor(const Fetch& fetch, std::size_t index,
                    const SlotHeader& header) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnFetched(const Fetch& fetch, std::size_t index, Outcome outcome,
                  absl::Duration retry_after) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `asked`: the router was told of its begin.
-  void OnFetchEnd(const Fetch& fetch, StreamEnd end, bool asked)
+  void OnFetchEnd(const Fetch& fetch, StreamEnd end)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void AfterFetch(const Fetch& fetch, std::size_t index, Outcome outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

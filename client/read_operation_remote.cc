@@ -131,6 +131,12 @@ void ReadOperation::StartFetches(const Indexes& indexes) {
       static_cast<std::size_t>(parts_.options->streams_per_node);
   for (auto& [node, entry] : nodes) {
     auto& [address, blocks] = entry;
+    // For all parts together: where a node may only be probed, this read is
+    // the probe.
+    if (!parts_.router->Begin(node, blocks.size())) {
+      nowhere.insert(nowhere.end(), blocks.begin(), blocks.end());
+      continue;
+    }
     const std::size_t part =
         std::max(kLeastBlocksAFetch, DivideUp(blocks.size(), streams));
     for (std::size_t at = 0; at < blocks.size(); at += part) {
@@ -158,7 +164,8 @@ void ReadOperation::StartFetches(const Indexes& indexes) {
   Advance();
 }
 
-void ReadOperation::StartFetch(const NodeAddress& node, Indexes indexes) {
+void ReadOperation::StartFetch(const NodeAddress& node,
+                               const Indexes& indexes) {
   const Session::Welcome welcome = parts_.session->welcome();
   const bool local = welcome != nullptr && welcome->node == node.node;
   StreamRead read;
@@ -167,29 +174,31 @@ void ReadOperation::StartFetch(const NodeAddress& node, Indexes indexes) {
   read.traffic = request_.traffic;
   read.trace = request_.trace;
   std::shared_ptr<Fetch> fetch;
+  bool over = false;
   {
     MutexLock lock(&mutex_);
-    if (over_) return;
-    read.clear_epoch = clear_epoch_;
-    for (const std::size_t i : indexes) {
-      const Block& block = blocks_[i];
-      read.keys.push_back(
-          {.key = request_.blocks[i].key,
-           .room = block.whole ? RunBytes(block.run) : kLargestBlockBytes});
+    over = over_;
+    if (!over) {
+      read.clear_epoch = clear_epoch_;
+      for (const std::size_t i : indexes) {
+        const Block& block = blocks_[i];
+        read.keys.push_back(
+            {.key = request_.blocks[i].key,
+             .room = block.whole ? RunBytes(block.run) : kLargestBlockBytes});
+      }
+      // Shared: its connection keeps it until its end.
+      fetch = std::make_shared<Fetch>(shared_from_this(), next_fetch_++,
+                                      node.node, local, indexes);
+      fetches_.emplace(fetch->number(), StreamTransport::Ticket());
     }
-    // Shared: its connection keeps it until its end.
-    fetch = std::make_shared<Fetch>(shared_from_this(), next_fetch_++,
-                                    node.node, local, std::move(indexes));
-    fetches_.emplace(fetch->number(), StreamTransport::Ticket());
   }
-  if (!parts_.router->Begin(node.node, fetch->indexes().size())) {
-    parts_.counters->breaker_skips.Add(fetch->indexes().size());
-    return OnFetchEnd(*fetch, StreamEnd::kUnreachable, /*asked=*/false);
+  if (over) {
+    return parts_.router->End(node.node, indexes.size(),
+                              Router::Verdict::kUnknown);
   }
   const StreamTransport::Ticket ticket = parts_.streams->StartRead(
       {.address = node.stream_address, .node = node.node, .epoch = node.epoch},
       std::move(read), fetch);
-  bool over = false;
   {
     MutexLock lock(&mutex_);
     const auto it = fetches_.find(fetch->number());
@@ -215,7 +224,7 @@ void ReadOperation::Fetch::OnBlock(std::size_t index, Outcome outcome,
 }
 
 void ReadOperation::Fetch::OnEnd(StreamEnd end, const absl::Status&) {
-  read_->OnFetchEnd(*this, end, /*asked=*/true);
+  read_->OnFetchEnd(*this, end);
 }
 
 ByteRun ReadOperation::PlaceFor(const Fetch& fetch, std::size_t index,
@@ -338,7 +347,7 @@ void ReadOperation::TryElsewhere(const Fetch& fetch, std::size_t index) {
   block.step = others ? Step::kLocated : Step::kAsk;
 }
 
-void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end, bool asked) {
+void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end) {
   Router::Verdict verdict = Router::Verdict::kFailed;
   bool over = false;
   {
@@ -371,9 +380,7 @@ void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end, bool asked) {
       }
     }
   }
-  if (asked) {
-    parts_.router->End(fetch.node(), fetch.indexes().size(), verdict);
-  }
+  parts_.router->End(fetch.node(), fetch.indexes().size(), verdict);
   if (over) return FreeIfQuiet();
   Advance();
 }

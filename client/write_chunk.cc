@@ -286,7 +286,7 @@ void WriteOperation::OnCommitted(
   }
   // The node may still be reading. An Abort's answer says that it is not; End
   // has sent one where the write is over.
-  if (abort) Abort(parts_.seams->clock->Now() + parts_.options->buffer_grace);
+  if (abort) Abort();
 }
 
 bool WriteOperation::Enter(const ChunkRef& chunk, Chunk::State state) {

@@ -108,17 +108,24 @@ void WriteOperation::Reserve() {
   std::vector<std::size_t> indexes;
   {
     MutexLock lock(&mutex_);
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    std::uint64_t bytes = 0;
+    for (; next_block_ < blocks_.size(); ++next_block_) {
+      const std::size_t i = next_block_;
       if (blocks_[i].ended) continue;
+      if (!indexes.empty() && bytes + blocks_[i].length > kWindowBytes) break;
+      bytes += blocks_[i].length;
       blocks_[i].reserved = static_cast<std::uint32_t>(indexes.size());
       indexes.push_back(i);
       call.blocks.push_back({.key = request_.blocks[i].key,
                              .place = request_.blocks[i].place,
                              .length = blocks_[i].length});
     }
-    reserving_ = !indexes.empty();
+    reserving_ = true;
+    reservation_ = 0;
+    order_.clear();
+    next_ = 0;
   }
-  if (indexes.empty()) return Advance();
+  if (indexes.empty()) return End(Outcome::kUnavailable);
   parts_.node->StartReserve(
       Context(deadline_), call,
       [self = shared_from_this(),
@@ -138,7 +145,7 @@ void WriteOperation::OnReserved(
     if (answer.ok()) {
       session_ = answer->session;
       reservation_ = answer->reservation;
-      retry_after_ = answer->retry_after;
+      retry_after_ = std::max(retry_after_, answer->retry_after);
     } else if (absl::IsInvalidArgument(answer.status())) {
       status_ = answer.status();
     }
@@ -156,9 +163,7 @@ void WriteOperation::OnReserved(
     parts_.epochs->Learn(request_.name_space.id, answer->clear_epoch);
   }
   // Nobody will use what was reserved.
-  if (late) {
-    return Abort(parts_.seams->clock->Now() + parts_.options->buffer_grace);
-  }
+  if (late) return Abort();
   Advance();
 }
 
@@ -166,13 +171,20 @@ void WriteOperation::Advance() {
   for (;;) {
     ChunkRef chunk;
     bool ended = false;
+    bool abort = false;
     {
       MutexLock lock(&mutex_);
       if (over_ || reserving_) return;
       chunk = NextChunk();
       ended = chunk == nullptr && chunks_.empty() && next_ == order_.size();
+      // Only one thread goes on to the next window.
+      reserving_ = ended;
+      abort = ended && LeavesReserved();
     }
-    if (ended) return End(Outcome::kUnavailable);
+    if (ended) {
+      if (abort) Abort();
+      return Reserve();
+    }
     if (chunk == nullptr) return;
     StartChunk(chunk);
   }
@@ -215,9 +227,8 @@ void WriteOperation::End(Outcome rest) {
     MutexLock lock(&mutex_);
     if (over_) return;
     over_ = true;
-    for (const std::size_t i : order_) {
-      abort = abort || !blocks_[i].ended || !IsThere(blocks_[i].outcome);
-    }
+    // Where the answer to a Reserve is still to come, it aborts.
+    abort = !reserving_ && LeavesReserved();
     report = Settle(rest);
     for (auto it = chunks_.begin(); it != chunks_.end();) {
       if (it->second->state == Chunk::State::kStaging ||
@@ -241,9 +252,7 @@ void WriteOperation::End(Outcome rest) {
     MutexLock lock(&mutex_);
     told_ = true;
   }
-  if (abort) {
-    Abort(parts_.seams->clock->Now() + parts_.options->buffer_grace);
-  }
+  if (abort) Abort();
   FreeIfQuiet();
 }
 
@@ -296,7 +305,14 @@ void WriteOperation::EndBlock(std::size_t index, Outcome outcome) {
   }
 }
 
-void WriteOperation::Abort(BootTime deadline) {
+bool WriteOperation::LeavesReserved() const {
+  return std::any_of(order_.begin(), order_.end(), [this](std::size_t i) {
+    mutex_.AssertHeld();
+    return !blocks_[i].ended || !IsThere(blocks_[i].outcome);
+  });
+}
+
+void WriteOperation::Abort() {
   SessionId session;
   std::uint64_t reservation = 0;
   {
@@ -306,34 +322,31 @@ void WriteOperation::Abort(BootTime deadline) {
   }
   if (reservation == 0) return;
   parts_.node->StartAbort(
-      Context(deadline), session, reservation,
-      [self = shared_from_this()](const absl::Status& status) {
-        self->OnAborted(status);
+      Context(parts_.seams->clock->Now() + parts_.options->buffer_grace),
+      session, reservation,
+      [self = shared_from_this(), reservation](const absl::Status& status) {
+        self->OnAborted(reservation, status);
       });
 }
 
-void WriteOperation::OnAborted(const absl::Status& status) {
+void WriteOperation::OnAborted(std::uint64_t reservation,
+                               const absl::Status& status) {
+  std::vector<ChunkRef> unread;
   SessionId session;
-  bool reading = false;
   {
     MutexLock lock(&mutex_);
-    session = session_;
     for (const auto& [number, chunk] : chunks_) {
-      reading = reading || chunk->state == Chunk::State::kCommitting;
+      if (chunk->state != Chunk::State::kCommitting) continue;
+      if (chunk->commit.reservation != reservation) continue;
+      session = chunk->commit.session;
+      unread.push_back(chunk);
     }
   }
-  if (!reading) return;
+  if (unread.empty()) return;
   // Without an answer only the session's end frees what the node may be
   // reading (rule S1).
   if (!status.ok() && !SessionIsOver()) {
     parts_.session->End(session, "a commit was not answered in time");
-  }
-  std::vector<ChunkRef> unread;
-  {
-    MutexLock lock(&mutex_);
-    for (const auto& [number, chunk] : chunks_) {
-      if (chunk->state == Chunk::State::kCommitting) unread.push_back(chunk);
-    }
   }
   for (const ChunkRef& chunk : unread) Drop(chunk, Outcome::kUnavailable);
 }

@@ -1,7 +1,8 @@
 // One write in flight, from the request to both its ends.
 //
-// Reserve names all blocks; what is reserved goes in chunks of a few MiB, in
-// chain order, two at a time:
+// Blocks are reserved in windows, one after the other, since a node holds only
+// so many reserved bytes of one session; what is reserved goes in chunks of a
+// few MiB, in chain order, two at a time:
 //
 //     pin what lies in shared memory, take staging for the rest
 //     -> copy and checksum -> the node has the staging -> Commit -> answer
@@ -54,6 +55,8 @@ class WriteOperation : public Operation,
   void Cancel() override;
 
  private:
+  // A quarter of what a node reserves for one session by default.
+  static constexpr std::uint64_t kWindowBytes = 64 * kMiB;
   // Small enough that two of them leave room for other writers, large enough
   // that a Commit's 55 us are nothing beside its copy.
   static constexpr std::uint64_t kChunkBytes = 8 * kMiB;
@@ -112,9 +115,12 @@ class WriteOperation : public Operation,
   WriteReport Settle(Outcome rest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndBlock(std::size_t index, Outcome outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What was reserved and not committed is given back.
-  void Abort(BootTime deadline) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnAborted(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Something of this window's reservation was not committed.
+  bool LeavesReserved() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It is given back.
+  void Abort() ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnAborted(std::uint64_t reservation, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   bool SessionIsOver() const ABSL_LOCKS_EXCLUDED(mutex_);
   void FreeIfQuiet() ABSL_LOCKS_EXCLUDED(mutex_);
   CallContext Context(BootTime deadline) const;
@@ -157,12 +163,14 @@ class WriteOperation : public Operation,
   absl::Duration retry_after_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t bytes_copied_ ABSL_GUARDED_BY(mutex_) = 0;
 
-  // Of the Reserve's answer.
+  // The first block that is in no window yet.
+  std::size_t next_block_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of this window's Reserve.
   SessionId session_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t reservation_ ABSL_GUARDED_BY(mutex_) = 0;
   bool reserving_ ABSL_GUARDED_BY(mutex_) = true;
 
-  // Reserved blocks, in order, and the first that is in no chunk yet.
+  // This window's reserved blocks, in order, and the first in no chunk yet.
   std::vector<std::size_t> order_ ABSL_GUARDED_BY(mutex_);
   std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_chunk_ ABSL_GUARDED_BY(mutex_) = 1;
