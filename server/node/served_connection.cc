@@ -467,8 +467,15 @@ bool ServedConnection::HandleSent(const absl::Status& status) {
   }
   // Rule P8: the transport needs the memory no longer.
   sent.holds.clear();
-  if (!status.ok() || sent.closes) {
+  if (!status.ok()) {
     Close(status);
+    return false;
+  }
+  if (sent.closes) {
+    // Closing is an abort, and would overtake the reason on its way.
+    MutexLock lock(&mutex_);
+    send_timer_ = CloseAt(
+        parts_.executor->clock()->Now() + options_.refusal_linger, "refused");
     return false;
   }
   if (sent.finishes != nullptr) FinishResponse(sent.finishes);

@@ -64,6 +64,8 @@ class ServedConnection {
     absl::Duration frame_timeout = absl::Seconds(5);
     absl::Duration longest_response = absl::Seconds(30);
     absl::Duration grace = absl::Seconds(1);
+    // Between a refusal and the close.
+    absl::Duration refusal_linger = absl::Milliseconds(500);
     std::size_t max_requests = 16;
     std::size_t max_keys = 8192;
     std::uint64_t send_bytes = kMiB;
