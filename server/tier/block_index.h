@@ -47,6 +47,8 @@ class BlockIndex {
   Entry& operator[](BlockNumber number);
   const Entry& operator[](BlockNumber number) const;
 
+  std::size_t known() const { return numbers_.size(); }
+
   // Numbers are below this. An entry may be unknown: check `known`.
   std::uint32_t end() const { return static_cast<std::uint32_t>(size()); }
   const Entry& At(std::uint32_t number) const { return entries_[number]; }

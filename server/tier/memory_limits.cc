@@ -72,7 +72,7 @@ bool Names(std::string_view list, std::string_view word) {
 // hierarchy.
 std::vector<std::string> Ancestry(std::string_view path) {
   std::vector<std::string> levels;
-  while (!path.empty() && path != "/") {
+  while (path.size() > 1 && path.front() == '/') {
     levels.emplace_back(path);
     path = path.substr(0, path.rfind('/'));
   }
@@ -119,7 +119,7 @@ absl::StatusOr<MemoryLimits::Reading> SystemMemoryLimits::Read() const {
     const std::string_view number = TakeUpTo(':', &path);
     const std::string_view controllers = TakeUpTo(':', &path);
     for (const std::string& level : Ancestry(path)) {
-      const std::string_view name = level.empty() ? "/" : level;
+      const std::string name = level.empty() ? "/" : level;
       if (number == "0" && controllers.empty()) {
         // Where both versions are mounted, version 2 lies beside the
         // controllers.

@@ -193,6 +193,9 @@ struct PoolSnapshot {
   std::uint64_t slabs = 0;
   std::uint64_t blocks = 0;
   std::uint64_t block_bytes = 0;  // Without padding to slots.
+  // Of which something is remembered: resident, reserved, or the parent of a
+  // resident block.
+  std::uint64_t known_blocks = 0;
   std::uint64_t reserved_slots = 0;
   std::uint64_t retiring_slots = 0;
   std::uint64_t leases = 0;

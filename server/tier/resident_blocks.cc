@@ -548,6 +548,7 @@ void ResidentBlocks::Fill(PoolSnapshot* snapshot) const {
   snapshot->slabs = space_.slabs();
   snapshot->blocks = space_.slots(SlotState::kResident);
   snapshot->block_bytes = block_bytes_;
+  snapshot->known_blocks = index_.known();
   snapshot->reserved_slots = space_.slots(SlotState::kReserved);
   snapshot->retiring_slots = space_.slots(SlotState::kRetiring);
   snapshot->leases = leases_.leases();
