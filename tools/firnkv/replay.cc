@@ -188,7 +188,7 @@ Replayer::Options ReplayerOptions(const Options& options,
   replayer.player.read_deadline = options.read_deadline;
   replayer.player.write_deadline = options.write_deadline;
   replayer.player.buffer_bytes = options.buffer_bytes;
-  replayer.player.wait_for =
+  replayer.wait_for =
       options.wait == "published" ? WriteWait::kPublished : WriteWait::kLocal;
   replayer.routing = options.affinity ? Routing::kAffinity : Routing::kInTurn;
   replayer.speed = options.speed;

@@ -2,9 +2,9 @@
 // yardstick beside a replay. It runs the node's own policy code.
 //
 // One cache that serves every request in the order of the trace: its leading
-// run is touched, what is missing is stored, and for what is stored the policy's
-// victims leave. A request's own blocks never make room for each other; where
-// nothing else is left, the rest of them is not stored.
+// run is touched, what is missing is stored, and for that the policy's victims
+// leave. A request's own blocks never make room for each other; where nothing
+// else is left, the rest of them is not stored.
 //
 // Threading: none.
 

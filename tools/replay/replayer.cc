@@ -40,7 +40,7 @@ class Replayer::Worker {
   }
 
   struct Turn {
-    std::size_t request = 0;
+    RequestPlayer::Turn play;
     // When it was due; Infinite for "as soon as possible".
     BootTime due;
   };
@@ -62,7 +62,14 @@ class Replayer::Worker {
     changed_.SignalAll();
   }
 
-  // True once every turn has been played, within kLook.
+  // True once every turn that was pushed has been played, within kLook.
+  bool WaitFree() {
+    MutexLock lock(&mutex_);
+    if (playing_ || !queue_.empty()) changed_.WaitFor(&mutex_, kLook);
+    return !playing_ && queue_.empty();
+  }
+
+  // True once the thread is about to end, within kLook.
   bool WaitIdle() {
     MutexLock lock(&mutex_);
     if (!idle_) changed_.WaitFor(&mutex_, kLook);
@@ -79,6 +86,8 @@ class Replayer::Worker {
  private:
   std::optional<Turn> Pop() {
     MutexLock lock(&mutex_);
+    playing_ = false;
+    changed_.SignalAll();
     while (queue_.empty() && !closed_) changed_.Wait(&mutex_);
     if (queue_.empty()) {
       idle_ = true;
@@ -87,6 +96,7 @@ class Replayer::Worker {
     }
     const Turn turn = queue_.front();
     queue_.pop_front();
+    playing_ = true;
     changed_.SignalAll();
     return turn;
   }
@@ -97,7 +107,7 @@ class Replayer::Worker {
         player_.tally().late.Add(
             std::max(clock_.Now() - turn->due, absl::ZeroDuration()));
       }
-      player_.Play(turn->request, trace_.requests[turn->request]);
+      player_.Play(turn->play, trace_.requests[turn->play.number]);
       played_.Add();
     }
   }
@@ -110,6 +120,7 @@ class Replayer::Worker {
   Mutex mutex_;
   CondVar changed_;
   std::deque<Turn> queue_ ABSL_GUARDED_BY(mutex_);
+  bool playing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
@@ -137,19 +148,39 @@ absl::StatusOr<Replayer::Result> Replayer::Run() {
   return Finish(began);
 }
 
+void Replayer::ShowProgress() const {
+  if (options_.progress) options_.progress(played_.value());
+}
+
 void Replayer::HandOut(BootTime began) {
   for (std::size_t i = 0; i < trace_.requests.size(); ++i) {
-    const TraceRequest& request = trace_.requests[i];
-    if (!WaitUntilDue(request, began)) return;
-    Worker& worker = *workers_[router_.Assign(request)];
-    Worker::Turn turn{.request = i, .due = BootTime::Infinite()};
-    if (options_.speed > 0) turn.due = began + request.at / options_.speed;
-    while (!worker.Push(turn)) {
-      if (stopped_.load(std::memory_order_relaxed)) return;
-      if (options_.progress) options_.progress(played_.value());
-    }
-    if (options_.progress) options_.progress(played_.value());
+    if (!WaitUntilDue(trace_.requests[i], began)) return;
+    if (!Push(i, began)) return;
+    ShowProgress();
   }
+}
+
+bool Replayer::Push(std::size_t request, BootTime began) {
+  const TraceRequest& next = trace_.requests[request];
+  Worker& worker = *workers_[router_.Assign(next)];
+  Worker::Turn turn;
+  turn.play.number = request;
+  turn.play.wait_for = request == 0 ? WriteWait::kPublished : options_.wait_for;
+  turn.due = options_.speed > 0 ? began + next.at / options_.speed
+                                : BootTime::Infinite();
+  while (!worker.Push(turn)) {
+    if (stopped_.load(std::memory_order_relaxed)) return false;
+    ShowProgress();
+  }
+  return request > 0 || WaitUntilPlayed(&worker);
+}
+
+bool Replayer::WaitUntilPlayed(Worker* worker) {
+  while (!worker->WaitFree()) {
+    if (stopped_.load(std::memory_order_relaxed)) return false;
+    ShowProgress();
+  }
+  return true;
 }
 
 bool Replayer::WaitUntilDue(const TraceRequest& request, BootTime began) {
@@ -158,7 +189,7 @@ bool Replayer::WaitUntilDue(const TraceRequest& request, BootTime began) {
     const absl::Duration left =
         began + request.at / options_.speed - clock_.Now();
     if (left <= absl::ZeroDuration()) return true;
-    if (options_.progress) options_.progress(played_.value());
+    ShowProgress();
     options_.pause(std::min(left, kLook));
   }
   return false;
@@ -168,15 +199,13 @@ Replayer::Result Replayer::Finish(BootTime began) {
   Result result;
   for (const auto& worker : workers_) worker->Close();
   for (const auto& worker : workers_) {
-    while (!worker->WaitIdle()) {
-      if (options_.progress) options_.progress(played_.value());
-    }
+    while (!worker->WaitIdle()) ShowProgress();
     worker->Join();
     result.tally.Add(worker->tally());
   }
   result.took = clock_.Now() - began;
   result.played = played_.value();
-  if (options_.progress) options_.progress(result.played);
+  ShowProgress();
   return result;
 }
 

@@ -5,6 +5,10 @@
 // its own; where the next request's is full, everything waits for it, so that
 // what is in flight stays bounded and the order near the trace's.
 //
+// The first request is played alone, until the whole cluster can read its
+// blocks: so what all requests share, a system prompt, is computed once and not
+// once a worker, as it would be in the order of the trace.
+//
 // Threading. Run is called once, by one thread, and starts one thread a worker;
 // none is left when it returns. `stop` and `played` may be used by others
 // meanwhile.
@@ -38,6 +42,8 @@ class Replayer {
     Routing routing = Routing::kInTurn;
     // 1: at the recorded times; 10: ten times as fast; 0: as fast as it goes.
     double speed = 1;
+    // What writes wait for, but for the first request's.
+    WriteWait wait_for = WriteWait::kLocal;
     // Requests that wait for one worker.
     std::size_t queue = 2;
     Pause pause = PauseFor;
@@ -69,6 +75,10 @@ class Replayer {
   // Returns once `request` is due; false if the replay was stopped.
   bool WaitUntilDue(const TraceRequest& request, BootTime began);
   void HandOut(BootTime began);
+  // To its worker. False if the replay was stopped.
+  bool Push(std::size_t request, BootTime began);
+  bool WaitUntilPlayed(Worker* worker);
+  void ShowProgress() const;
   Result Finish(BootTime began);
 
   const Options options_;

@@ -49,14 +49,14 @@ absl::Status RequestPlayer::Prepare() {
   return absl::OkStatus();
 }
 
-void RequestPlayer::Play(std::size_t number, const TraceRequest& request) {
+void RequestPlayer::Play(const Turn& turn, const TraceRequest& request) {
   const BootTime began = clock_.Now();
   const Chain chain = MakeTraceChain(request, options_.block_tokens);
   std::size_t hits = 0;
   std::size_t asked = 0;
   while (asked < chain.size() && hits == asked) {
     const std::size_t end = std::min(chain.size(), asked + batch_blocks_);
-    hits += ReadBatch(number, chain, asked, end);
+    hits += ReadBatch(turn.number, chain, asked, end);
     asked = end;
   }
   tally_.read_outcomes[static_cast<std::size_t>(Outcome::kSkipped)] +=
@@ -65,7 +65,7 @@ void RequestPlayer::Play(std::size_t number, const TraceRequest& request) {
   tally_.bytes_recomputed += (chain.size() - hits) * options_.block_bytes;
   for (std::size_t begin = hits; begin < chain.size();) {
     const std::size_t end = std::min(chain.size(), begin + batch_blocks_);
-    WriteBatch(chain, begin, end);
+    WriteBatch(turn.wait_for, chain, begin, end);
     begin = end;
   }
   tally_.request.Add(clock_.Now() - began);
@@ -113,8 +113,8 @@ void RequestPlayer::Check(std::size_t number, std::size_t position,
   if (wrong.wrong_bytes > 0) tally_.CountWrong(wrong);
 }
 
-void RequestPlayer::WriteBatch(const Chain& chain, std::size_t begin,
-                               std::size_t end) {
+void RequestPlayer::WriteBatch(WriteWait wait_for, const Chain& chain,
+                               std::size_t begin, std::size_t end) {
   sources_.resize(end - begin);
   writes_.assign(end - begin, WriteBlock());
   for (std::size_t i = 0; i < writes_.size(); ++i) {
@@ -130,7 +130,7 @@ void RequestPlayer::WriteBatch(const Chain& chain, std::size_t begin,
   const WriteReport report = pool_.Write({.name_space = options_.name_space,
                                           .blocks = absl::MakeSpan(writes_),
                                           .deadline = options_.write_deadline,
-                                          .wait_for = options_.wait_for});
+                                          .wait_for = wait_for});
   tally_.write.Add(clock_.Now() - before);
   if (!CountCall(report.status)) return;
   tally_.bytes_stored += report.bytes_stored;

@@ -40,7 +40,6 @@ class RequestPlayer {
     std::uint32_t block_tokens = 512;
     absl::Duration read_deadline = absl::Seconds(5);
     absl::Duration write_deadline = absl::Seconds(10);
-    WriteWait wait_for = WriteWait::kLocal;
     // Shared memory for blocks; how many of them one call has at most. At least
     // one block's.
     std::uint64_t buffer_bytes = 64 * kMiB;
@@ -52,8 +51,13 @@ class RequestPlayer {
   // Takes its memory; before the first Play.
   absl::Status Prepare();
 
-  // `number` is the request's in the trace.
-  void Play(std::size_t number, const TraceRequest& request);
+  struct Turn {
+    // The request's in the trace.
+    std::size_t number = 0;
+    // What its writes wait for.
+    WriteWait wait_for = WriteWait::kLocal;
+  };
+  void Play(const Turn& turn, const TraceRequest& request);
 
   const ReplayTally& tally() const { return tally_; }
   ReplayTally& tally() { return tally_; }
@@ -66,7 +70,8 @@ class RequestPlayer {
   // are hits.
   std::size_t ReadBatch(std::size_t number, const Chain& chain,
                         std::size_t begin, std::size_t end);
-  void WriteBatch(const Chain& chain, std::size_t begin, std::size_t end);
+  void WriteBatch(WriteWait wait_for, const Chain& chain, std::size_t begin,
+                  std::size_t end);
   void Check(std::size_t number, std::size_t position, const BlockKey& key,
              absl::Span<const std::byte> bytes);
   // False, and counted, unless `status` is OK.

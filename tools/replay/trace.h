@@ -78,7 +78,7 @@ absl::StatusOr<Trace> ReadTrace(std::istream& in, const TraceOptions& options);
 absl::StatusOr<Trace> ReadTraceFile(const std::string& path,
                                     const TraceOptions& options);
 
-// What ReadTrace reads. `block_tokens` decides nothing: requests have their ids.
+// As ReadTrace reads it. Trailing partial blocks have no id, and need none.
 void WriteTrace(const Trace& trace, std::ostream& out);
 
 }  // namespace firnkv

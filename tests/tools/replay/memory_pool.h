@@ -40,6 +40,7 @@ class MemoryPool : public PoolAccess {
   std::size_t writes = 0;
   std::size_t largest_batch = 0;
   std::size_t allocated = 0;
+  std::size_t published_writes = 0;
 
   ReadReport Read(const ReadRequest& request) override {
     ++reads;
@@ -70,6 +71,7 @@ class MemoryPool : public PoolAccess {
 
   WriteReport Write(const WriteRequest& request) override {
     ++writes;
+    if (request.wait_for == WriteWait::kPublished) ++published_writes;
     largest_batch = std::max(largest_batch, request.blocks.size());
     WriteReport report;
     report.status = write_status;

@@ -97,6 +97,24 @@ TEST_F(ReplayerTest, HowLateRequestsBeginIsTold) {
   EXPECT_EQ(result.tally.late.count(), trace_.requests.size());
 }
 
+TEST_F(ReplayerTest, WhatAllShareIsComputedOnce) {
+  // Every prompt is the same one.
+  trace_.requests.resize(20);
+  for (TraceRequest& request : trace_.requests) {
+    request.ids = trace_.requests[0].ids;
+  }
+
+  ASSERT_OK_AND_ASSIGN(const Replayer::Result result, Run());
+
+  std::size_t writes = 0;
+  std::size_t published = 0;
+  for (const auto& pool : pools_) writes += pool->writes;
+  for (const auto& pool : pools_) published += pool->published_writes;
+  EXPECT_EQ(writes, 1u);
+  EXPECT_EQ(published, 1u);
+  EXPECT_EQ(result.tally.hits.requests_hit, 19u);
+}
+
 TEST_F(ReplayerTest, AStoppedReplayPlaysNoFurtherRequest) {
   Replayer* stop = nullptr;
   options_.progress = [&](std::size_t played) {

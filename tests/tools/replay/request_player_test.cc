@@ -44,8 +44,8 @@ class RequestPlayerTest : public testing::Test {
 };
 
 TEST_F(RequestPlayerTest, AMissIsWrittenBackAndFoundTheNextTime) {
-  player_.Play(0, Request({1, 2, 3}));
-  player_.Play(1, Request({1, 2, 3, 4}));
+  player_.Play({.number = 0}, Request({1, 2, 3}));
+  player_.Play({.number = 1}, Request({1, 2, 3, 4}));
 
   EXPECT_EQ(tally().hits.blocks, 7u);
   EXPECT_EQ(tally().hits.blocks_hit, 3u);
@@ -58,15 +58,15 @@ TEST_F(RequestPlayerTest, AMissIsWrittenBackAndFoundTheNextTime) {
 }
 
 TEST_F(RequestPlayerTest, EveryBlockOfARequestHasAReadOutcome) {
-  player_.Play(0, Request({1, 2, 3, 4, 5}));
+  player_.Play({.number = 0}, Request({1, 2, 3, 4, 5}));
 
   EXPECT_EQ(tally().read_outcomes[Of(Outcome::kMiss)], 1u);
   EXPECT_EQ(tally().read_outcomes[Of(Outcome::kSkipped)], 4u);
 }
 
 TEST_F(RequestPlayerTest, LongChainsGoInBatchesThatFitTheBuffer) {
-  player_.Play(0, Request({1, 2, 3, 4, 5}));
-  player_.Play(1, Request({1, 2, 3, 4, 5}));
+  player_.Play({.number = 0}, Request({1, 2, 3, 4, 5}));
+  player_.Play({.number = 1}, Request({1, 2, 3, 4, 5}));
 
   EXPECT_EQ(pool_.largest_batch, 2u);
   EXPECT_EQ(pool_.allocated, 16 * kKiB);
@@ -75,7 +75,7 @@ TEST_F(RequestPlayerTest, LongChainsGoInBatchesThatFitTheBuffer) {
 }
 
 TEST_F(RequestPlayerTest, ABatchBehindTheEndOfTheRunIsNotRead) {
-  player_.Play(0, Request({1, 2, 3, 4, 5}));
+  player_.Play({.number = 0}, Request({1, 2, 3, 4, 5}));
 
   EXPECT_EQ(pool_.reads, 1u);
 }
@@ -84,7 +84,7 @@ TEST_F(RequestPlayerTest, AChainHasParentsPositionsAndTokens) {
   const TraceRequest request = Request({1, 2});
   const Chain chain = MakeTraceChain(request, 512);
 
-  player_.Play(0, request);
+  player_.Play({.number = 0}, request);
 
   MutexLock lock(&shared_.mutex);
   const ChainPlace& second = shared_.places[chain.block(1).key];
@@ -102,10 +102,10 @@ TEST_F(RequestPlayerTest, TheHashOfABlockIsItsIdInEightBytes) {
 }
 
 TEST_F(RequestPlayerTest, OneFlippedByteIsFoundAndNamed) {
-  player_.Play(0, Request({1, 2}));
+  player_.Play({.number = 0}, Request({1, 2}));
   pool_.flip_one_byte = true;
 
-  player_.Play(7, Request({1}));
+  player_.Play({.number = 7}, Request({1}));
 
   ASSERT_EQ(tally().wrong_blocks, 1u);
   EXPECT_EQ(tally().wrong_bytes, 1u);
@@ -117,20 +117,21 @@ TEST_F(RequestPlayerTest, OneFlippedByteIsFoundAndNamed) {
 }
 
 TEST_F(RequestPlayerTest, AHitWhoseBytesNeverLandedIsFound) {
-  player_.Play(0, Request({1}));
-  player_.Play(1, Request({1}));  // Leaves the right bytes in the buffer.
+  player_.Play({.number = 0}, Request({1}));
+  player_.Play({.number = 1},
+               Request({1}));  // Leaves the right bytes in the buffer.
   pool_.forget_to_copy = true;
 
-  player_.Play(2, Request({1}));
+  player_.Play({.number = 2}, Request({1}));
 
   EXPECT_EQ(tally().wrong_blocks, 1u);
 }
 
 TEST_F(RequestPlayerTest, AnotherBlocksBytesAreFound) {
-  player_.Play(0, Request({1, 2}));
+  player_.Play({.number = 0}, Request({1, 2}));
   pool_.serve_another_block = true;
 
-  player_.Play(1, Request({1, 2}));
+  player_.Play({.number = 1}, Request({1, 2}));
 
   EXPECT_EQ(tally().wrong_blocks, 1u);
   EXPECT_GT(tally().wrong_bytes, kBlockBytes * 9 / 10);
@@ -139,7 +140,7 @@ TEST_F(RequestPlayerTest, AnotherBlocksBytesAreFound) {
 TEST_F(RequestPlayerTest, AFailedReadIsCountedAndTheBlocksAreComputed) {
   pool_.read_status = absl::InvalidArgumentError("no such thing");
 
-  player_.Play(0, Request({1, 2}));
+  player_.Play({.number = 0}, Request({1, 2}));
 
   EXPECT_EQ(tally().failed_calls, 1u);
   EXPECT_THAT(tally().first_failure, testing::HasSubstr("no such thing"));
@@ -149,7 +150,7 @@ TEST_F(RequestPlayerTest, AFailedReadIsCountedAndTheBlocksAreComputed) {
 TEST_F(RequestPlayerTest, AFailedWriteIsCounted) {
   pool_.write_status = absl::InvalidArgumentError("no");
 
-  player_.Play(0, Request({1}));
+  player_.Play({.number = 0}, Request({1}));
 
   EXPECT_EQ(tally().failed_calls, 1u);
   EXPECT_EQ(tally().bytes_stored, 0u);
@@ -158,14 +159,14 @@ TEST_F(RequestPlayerTest, AFailedWriteIsCounted) {
 TEST_F(RequestPlayerTest, ARefusedWriteIsAnOutcomeAndNoFailure) {
   pool_.write_outcome = Outcome::kCongested;
 
-  player_.Play(0, Request({1, 2}));
+  player_.Play({.number = 0}, Request({1, 2}));
 
   EXPECT_EQ(tally().write_outcomes[Of(Outcome::kCongested)], 2u);
   EXPECT_EQ(tally().failed_calls, 0u);
 }
 
 TEST_F(RequestPlayerTest, ARequestWithoutABlockAsksNothing) {
-  player_.Play(0, Request({}));
+  player_.Play({.number = 0}, Request({}));
 
   EXPECT_EQ(pool_.reads, 0u);
   EXPECT_EQ(pool_.writes, 0u);
