@@ -31,15 +31,17 @@ void ReadOperation::AskLocal(const Indexes& indexes) {
   NodeClient::OpenReadCall call;
   call.name_space = request_.name_space.id;
   call.keys.reserve(indexes.size());
-  for (const std::size_t i : indexes) {
-    call.keys.push_back(request_.blocks[i].key);
-  }
   // With a catalog, what follows a gap may still be of use: somebody else may
   // fill it.
   call.leading_run = leading_ && parts_.catalog->address().empty();
   call.lease = parts_.options->read_lease;
   {
     MutexLock lock(&mutex_);
+    // As in Locate: the blocks may be the caller's again.
+    if (over_) return;
+    for (const std::size_t i : indexes) {
+      call.keys.push_back(request_.blocks[i].key);
+    }
     call.clear_epoch = clear_epoch_;
   }
   parts_.node->StartOpenRead(
@@ -110,14 +112,11 @@ void ReadOperation::OnOpened(
 }
 
 void ReadOperation::OnRefused(Block* block, const absl::Status& why) {
-  switch (OutcomeOf(why)) {
-    case Outcome::kDenied:
-      return EndBlock(block, Outcome::kDenied);
-    case Outcome::kTimedOut:
-      return EndBlock(block, Outcome::kTimedOut);
-    default:
-      return AfterLocal(block, Outcome::kUnavailable);
+  const Outcome outcome = OutcomeOf(why);
+  if (outcome == Outcome::kDenied || outcome == Outcome::kTimedOut) {
+    return EndBlock(block, outcome);
   }
+  AfterLocal(block, Outcome::kUnavailable);
 }
 
 void ReadOperation::TakeGrant(std::size_t index, const NodeClient::Grant& grant,

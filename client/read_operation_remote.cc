@@ -21,13 +21,16 @@ void ReadOperation::Locate(const Indexes& indexes) {
   CatalogClient::LocateCall call;
   call.name_space = request_.name_space.id;
   call.leading_run = leading_;
-  for (const std::size_t i : indexes) {
-    call.keys.push_back(request_.blocks[i].key);
-    call.anchors.push_back(request_.blocks[i].anchor);
-  }
   {
     MutexLock lock(&mutex_);
-    for (const std::size_t i : indexes) --blocks_[i].locates_left;
+    // What Advance started before may have ended the read: the request's
+    // blocks are the caller's again then.
+    if (over_) return;
+    for (const std::size_t i : indexes) {
+      call.keys.push_back(request_.blocks[i].key);
+      call.anchors.push_back(request_.blocks[i].anchor);
+      --blocks_[i].locates_left;
+    }
     call.clear_epoch = clear_epoch_;
   }
   parts_.catalog->StartLocate(
