@@ -189,6 +189,14 @@ bool Operations::OnFree(const Shared& op) {
 
 void Operations::End(const Shared& op) {
   ++counts_.ended;
+  if (world_->executor()->tracing()) {
+    std::string text = StrCat("ends ", op->Name(), ":");
+    for (std::size_t i = 0; i < op->outcomes.size(); ++i) {
+      absl::StrAppend(&text, " ", ToHex(op->blocks[i].key).substr(0, 8), "=",
+                      std::string(OutcomeName(op->outcomes[i])));
+    }
+    world_->executor()->Note(text);
+  }
   for (const Outcome outcome : op->outcomes) {
     world_->executor()->Mix(static_cast<std::uint64_t>(outcome));
   }
@@ -251,12 +259,15 @@ void Operations::Read(SimWorker* worker, ReadPlan plan, Done done) {
   worker->client()->StartRead(request, std::move(ends));
 }
 
+void Operations::JudgeStatus(const Shared& op, const absl::Status& status) {
+  // The requests are right; only a Client that was closed may say no.
+  if (status.ok() || absl::IsCancelled(status)) return;
+  oracle_->Violation(StrCat("REFUSED: ", op->Name(), ": ", status.ToString()));
+}
+
 void Operations::OnReadOutcome(const Shared& op, const ReadReport& report) {
   if (!OnOutcome(op)) return;
-  if (!report.status.ok()) {
-    oracle_->Violation(
-        StrCat("REFUSED: ", op->Name(), ": ", report.status.ToString()));
-  }
+  JudgeStatus(op, report.status);
   std::size_t leading = 0;
   bool running = true;
   for (const ReadTarget& target : op->read_targets) {
@@ -368,10 +379,7 @@ void Operations::Write(SimWorker* worker, WritePlan plan, Done done) {
 
 void Operations::OnWriteOutcome(const Shared& op, const WriteReport& report) {
   if (!OnOutcome(op)) return;
-  if (!report.status.ok()) {
-    oracle_->Violation(
-        StrCat("REFUSED: ", op->Name(), ": ", report.status.ToString()));
-  }
+  JudgeStatus(op, report.status);
   for (std::size_t i = 0; i < op->write_blocks.size(); ++i) {
     const Outcome outcome = op->write_blocks[i].outcome;
     op->outcomes.push_back(outcome);

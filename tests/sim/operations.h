@@ -106,6 +106,7 @@ class Operations {
   void OnReadFree(const Shared& op);
   void OnWriteOutcome(const Shared& op, const WriteReport& report);
   void OnWriteFree(const Shared& op);
+  void JudgeStatus(const Shared& op, const absl::Status& status);
   void JudgeRead(const Shared& op);
   // The outcome came, in time and once; false: the life is over, ignore it.
   bool OnOutcome(const Shared& op);

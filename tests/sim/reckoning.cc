@@ -207,38 +207,37 @@ std::vector<Outcome> Reckoning::Read(SimWorker* reader, std::size_t name_space,
 void Reckoning::WriteAndReadBack(SimWorker* writer, SimWorker* reader,
                                  std::size_t name_space,
                                  const std::vector<PlannedBlock>& blocks) {
-  auto is_corrupt = [](Outcome outcome) {
-    return outcome == Outcome::kCorrupt;
-  };
-  std::vector<Outcome> written = Write(writer, name_space, blocks);
-  std::vector<Outcome> read = Read(reader, name_space, blocks);
-  // What a bit flip spoilt is found by its first reader; then it can be
-  // written again.
-  for (int i = 0; i < 3 && operations_->corruption_expected() &&
-                  std::any_of(read.begin(), read.end(), is_corrupt);
-       ++i) {
-    written = Write(writer, name_space, blocks);
-    read = Read(reader, name_space, blocks);
-  }
+  const std::vector<Outcome> written = Write(writer, name_space, blocks);
+  const std::vector<Outcome> read = Read(reader, name_space, blocks);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (i >= written.size() || (written[i] != Outcome::kStored &&
-                                written[i] != Outcome::kAlreadyThere)) {
-      oracle_->Violation(
-          StrCat("CANNOT BE WRITTEN: ", ToHex(blocks[i].key).substr(0, 8),
-                 " by ", writer->options().name, ": ",
-                 i < written.size() ? OutcomeName(written[i]) : "no end"));
-    } else if (i < read.size() && read[i] == Outcome::kWrongSize &&
-               AnotherLengthIsThere(reader, name_space, blocks[i])) {
+    if (i < read.size() && read[i] == Outcome::kHit) continue;
+    if (i < read.size() && read[i] == Outcome::kWrongSize &&
+        AnotherLengthIsThere(reader, name_space, blocks[i])) {
       // The reader's own node has what somebody once took the block to be.
-    } else if (i >= read.size() || read[i] != Outcome::kHit) {
-      oracle_->Violation(
-          StrCat("CANNOT BE READ: ", ToHex(blocks[i].key).substr(0, 8), " by ",
-                 reader->options().name, " after ", writer->options().name,
-                 " wrote it: ", OutcomeName(written[i]), ": ",
-                 i < read.size() ? OutcomeName(read[i]) : "no end", "; ",
-                 WhoHas(blocks[i].key)));
+      continue;
     }
+    WriteAndReadAlone(writer, reader, name_space, blocks[i]);
   }
+}
+
+// The rest of a batch may push a block out of a pool this small, and the first
+// reader of what a bit flip spoilt finds that: but then it must work.
+void Reckoning::WriteAndReadAlone(SimWorker* writer, SimWorker* reader,
+                                  std::size_t name_space,
+                                  const PlannedBlock& block) {
+  std::vector<Outcome> written;
+  std::vector<Outcome> read;
+  for (int i = 0; i < (operations_->corruption_expected() ? 4 : 1); ++i) {
+    written = Write(writer, name_space, {block});
+    read = Read(reader, name_space, {block});
+    if (!read.empty() && read[0] == Outcome::kHit) return;
+  }
+  oracle_->Violation(StrCat(
+      "CANNOT BE WRITTEN OR READ: ", ToHex(block.key).substr(0, 8), " by ",
+      writer->options().name, ": ",
+      written.empty() ? "no end" : OutcomeName(written[0]), "; by ",
+      reader->options().name, ": ",
+      read.empty() ? "no end" : OutcomeName(read[0]), "; ", WhoHas(block.key)));
 }
 
 void Reckoning::CheckEveryKeyCanBeWritten() {

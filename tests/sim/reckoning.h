@@ -59,6 +59,8 @@ class Reckoning {
                              const std::vector<PlannedBlock>& blocks);
   std::vector<Outcome> Read(SimWorker* reader, std::size_t name_space,
                             const std::vector<PlannedBlock>& blocks);
+  void WriteAndReadAlone(SimWorker* writer, SimWorker* reader,
+                         std::size_t name_space, const PlannedBlock& block);
   std::string Name(const Place& place) const;
 
   SimCluster* const cluster_;

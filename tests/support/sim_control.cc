@@ -181,6 +181,10 @@ void SimControl::Deliver(const Call& call,
   ++calls_served_;
   world->Mix(call->method);
   world->Mix(request.size());
+  if (world->tracing()) {
+    world->Note(StrCat("serves ", call->method, " of ", call->peer.address,
+                       ", ", request.size(), " bytes"));
+  }
   for (ControlHandler* handler : (*serving)->handlers_) {
     if (handler->service() != service) continue;
     handler->Handle(
