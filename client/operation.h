@@ -145,6 +145,7 @@ class OperationSet {
   mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Shared: see Add.
   std::map<const Operation*,
            std::pair<std::uint64_t, std::shared_ptr<Operation>>>
       live_ ABSL_GUARDED_BY(mutex_);

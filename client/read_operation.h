@@ -140,7 +140,8 @@ class ReadOperation : public Operation,
     Indexes fetch;
   };
 
-  // Regions of one OpenRead that are being mapped.
+  // Regions of one OpenRead that are being mapped. Shared by its
+  // callbacks.
   struct Opening {
     NodeClient::OpenReadAnswer answer;
     Indexes indexes;
@@ -210,9 +211,11 @@ class ReadOperation : public Operation,
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRefused(Block* block, const absl::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Shared: see Block::lease, Opening and MappedRegion.
   void TakeGrant(std::size_t index, const NodeClient::Grant& grant,
                  const std::shared_ptr<Lease>& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Shared: see Opening.
   void MapRegions(std::shared_ptr<Opening> opening) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRegion(const std::shared_ptr<Opening>& opening, std::uint64_t serial,
                 absl::StatusOr<std::shared_ptr<const MappedRegion>> region)

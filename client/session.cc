@@ -202,7 +202,9 @@ void Session::OnConnectDue(std::uint64_t serial) {
 void Session::OnMessage(std::uint64_t serial, const std::string& message,
                         std::shared_ptr<SharedMemory> memory) {
   absl::StatusOr<FromNode> decoded = DecodeFromNode(message);
-  if (!decoded.ok()) return Lose(serial, decoded.status());
+  if (!decoded.ok()) {
+    return Lose(serial, absl::InternalError(decoded.status().message()));
+  }
   if (auto* const welcome = std::get_if<SessionWelcome>(&*decoded)) {
     return OnWelcome(serial, std::move(*welcome));
   }

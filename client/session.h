@@ -3,10 +3,10 @@
 // descriptors of mapped regions in, descriptors of staging out, and life; its
 // end is the session's end, and another one is begun in the background.
 //
-// What a session gives (session_state.h has what was said at its begin): the
-// node's addresses and token, mapped regions, accepted staging. Everything of an
-// ended session is void: reads under way are told by generations, writes by the
-// session that their calls name.
+// What a session gives: what was said at its begin (SessionWelcome), a token,
+// mapped regions, accepted staging. Everything of an ended session is void:
+// reads under way are told by generations, writes by the session that their
+// calls name.
 //
 // Nothing is sent to a server whose uid is neither ours, root's nor configured
 // (rule S6).

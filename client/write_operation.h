@@ -8,8 +8,8 @@
 //     -> copy and checksum -> the node has the staging -> Commit -> answer
 //
 // A chunk's staging and pins are given back only after the answer to its Commit
-// or to an Abort, or once the session has ended (rule S1). Where no answer comes
-// by the grace behind the deadline, the session is ended.
+// or to an Abort, or once the session has ended (rule S1). Where no answer
+// comes by the grace behind the deadline, the session is ended.
 //
 // Its functions stand in the order in which they run: write_operation.cc
 // (begin, reserve, end), write_chunk.cc.
@@ -99,6 +99,7 @@ class WriteOperation : public Operation,
     std::size_t unaccepted = 0;
     absl::Status accepted;
   };
+  // Shared: see Chunk.
   using ChunkRef = std::shared_ptr<Chunk>;
 
   // --- Begin, reserve, end.

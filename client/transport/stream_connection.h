@@ -168,7 +168,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
 
   struct Pending {
     StreamRead read;
-    std::shared_ptr<StreamSink> sink;
+    std::shared_ptr<StreamSink> sink;  // Shared: see StreamSink.
     // The next block's index is at least this.
     std::uint32_t next_index = 0;
     // Counted in load_.

@@ -66,8 +66,10 @@ class StreamTransport {
   const StreamCounters& counters() const { return counters_; }
 
  private:
+  // Shared: see StreamConnection.
   using Connections = std::vector<std::shared_ptr<StreamConnection>>;
 
+  // Shared: as Connections.
   std::shared_ptr<StreamConnection> Choose(const StreamPeer& peer, bool* fresh,
                                            Connections* dead)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
