@@ -50,7 +50,9 @@ absl::Status ReadBlocks(Context& context, Client* client,
     const Outcome outcome = targets[i].outcome;
     if (outcome == Outcome::kHit) continue;
     const std::string what =
-        StrCat("block ", begin + i, " of ", chain.size(), ": ");
+        begin + i == 0
+            ? std::string("its manifest: ")
+            : StrCat("block ", begin + i, " of ", chain.size() - 1, ": ");
     if (outcome == Outcome::kMiss || outcome == Outcome::kExpired) {
       return absl::NotFoundError(
           StrCat(what, OutcomeLabel(outcome),

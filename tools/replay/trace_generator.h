@@ -26,7 +26,9 @@ struct TraceGeneratorOptions {
   double turns = 3.5;
   // Between an answer and the next question, on average.
   absl::Duration thinking = absl::Seconds(60);
-  std::uint32_t system_prompt_tokens = 1024;
+  // One full block that everybody shares, as in recorded traces: routing by
+  // affinity looks beyond the first.
+  std::uint32_t system_prompt_tokens = 800;
   // A question and an answer, on average.
   std::uint32_t question_tokens = 2500;
   std::uint32_t answer_tokens = 350;

@@ -1,5 +1,6 @@
 #include "tools/replay/trace_generator.h"
 
+#include <set>
 #include <sstream>
 
 #include "gmock/gmock.h"
@@ -43,14 +44,18 @@ TEST(TraceGeneratorTest, WhatItMakesIsAValidTraceWithTheSameCounts) {
   EXPECT_EQ(read.input_tokens, made.input_tokens);
 }
 
-TEST(TraceGeneratorTest, AllRequestsShareTheSystemPrompt) {
-  ASSERT_OK_AND_ASSIGN(const Trace trace, GenerateTrace({}));
+TEST(TraceGeneratorTest, AllRequestsShareTheSystemPromptAndNoMore) {
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       GenerateTrace({.system_prompt_tokens = 1100}));
 
+  std::set<std::uint64_t> third;
   for (const TraceRequest& request : trace.requests) {
     ASSERT_GE(request.ids.size(), 2u);
     EXPECT_EQ(request.ids[0], 0u);
     EXPECT_EQ(request.ids[1], 1u);
+    if (request.ids.size() > 2) third.insert(request.ids[2]);
   }
+  EXPECT_GT(third.size(), 100u);
 }
 
 TEST(TraceGeneratorTest, ConversationsComeBack) {
