@@ -72,6 +72,7 @@ LocalChannel::LocalChannel(Executor* executor,
                            std::vector<ControlHandler*> handlers)
     : executor_(executor),
       handlers_(std::move(handlers)),
+      // Shared with the replies that handlers hold.
       state_(std::make_shared<State>(executor)) {}
 
 LocalChannel::~LocalChannel() {

@@ -1,9 +1,9 @@
 // Which nodes there are, which run of each is alive, and how far its
 // announcements have been applied.
 //
-//     awaited --KeepAlive--> alive --(lease over)--> expired --(grace)--> reaped
-//        \________________________(lease over)________^
-//     every state --Register--> alive
+//     awaited --KeepAlive--> alive --lease over--> expired --grace--> reaped
+//
+// (an awaited one expires too, and Register makes any of them alive.)
 //
 // Leases. The catalog alone decides when one ends, by its own boot clock; a
 // node is told a duration and stops at 7/8 of it (rule A7). After a start every

@@ -3,7 +3,7 @@
 // logged, and any write may be the last one.
 //
 //     SimStore store;
-//     store.CrashAtWrite(3);         // The third write from now on is the last.
+//     store.CrashAtWrite(3);         // The third write from now is the last.
 //     ... run a catalog over it until its writes fail ...
 //     store.PowerCut(&random);       // What was not synced is (partly) gone.
 //     ... make a new catalog over it ...

@@ -250,7 +250,7 @@ TEST_P(AnnouncementsModelTest, AfterQuietCatalogAndNodesAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, AnnouncementsModelTest, testing::Range(1, 201));
+INSTANTIATE_TEST_SUITE_P(Seeds, AnnouncementsModelTest, testing::Range(1, 101));
 
 }  // namespace
 }  // namespace firnkv
