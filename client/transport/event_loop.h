@@ -104,6 +104,7 @@ class EventLoop {
   std::vector<Task> posted_ ABSL_GUARDED_BY(mutex_);
   TimerQueue timers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_watch_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Shared with the watchers' owners; see Watch.
   absl::flat_hash_map<std::uint64_t, std::shared_ptr<EventWatcher>> watchers_
       ABSL_GUARDED_BY(mutex_);
 };

@@ -147,8 +147,8 @@ void Calls::Finish(Call* raw, const grpc::Status& status) {
 }
 
 // Runs what is outstanding here and now, and leaves gRPC to call back later,
-// for nobody: when this is called from inside a `done`, gRPC may have queued the
-// others behind it on this very thread.
+// for nobody: when this is called from inside a `done`, gRPC may have queued
+// the others behind it on this very thread.
 void Calls::Close() {
   std::vector<ControlReply> outstanding;
   {
@@ -171,6 +171,7 @@ void Calls::Close() {
 class GrpcChannel : public ControlChannel {
  public:
   GrpcChannel(const std::string& address, const GrpcConnector::Options& options)
+      // Shared with calls in flight; see Calls.
       : calls_(std::make_shared<Calls>(address, options)) {}
   ~GrpcChannel() override { calls_->Close(); }
 
@@ -182,7 +183,6 @@ class GrpcChannel : public ControlChannel {
   }
 
  private:
-  // Shared with calls in flight; see Calls.
   const std::shared_ptr<Calls> calls_;
 };
 

@@ -152,6 +152,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> MemfdMemory::Adopt(
   if (stat.st_size <= 0) {
     return absl::InvalidArgumentError("the memfd is empty");
   }
+  // Shared by whoever maps it and messages that carry it, here and below.
   return std::make_shared<MemfdMemory>(
       std::move(fd), static_cast<std::uint64_t>(stat.st_size));
 }
@@ -179,6 +180,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> MemfdMemory::ReopenReadOnly() {
   if (!reopened.valid()) {
     return MemoryStatus(errno, "reopen shared memory for reading");
   }
+  // Shared: see Adopt.
   return std::make_shared<MemfdMemory>(std::move(reopened), bytes_);
 }
 
@@ -244,6 +246,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> MemfdMaker::Make(
   if (!fd.ok()) fd = MakePlainFile(name, bytes);
   if (!fd.ok()) return fd.status();
   RETURN_IF_ERROR(Seal(fd->get(), seals));
+  // Shared: see Adopt.
   return std::make_shared<MemfdMemory>(*std::move(fd), bytes);
 }
 
@@ -251,6 +254,7 @@ absl::StatusOr<MemoryMaker::HeaderTable> MemfdMaker::MakeHeaderTable(
     std::string_view name, std::uint64_t bytes) {
   ASSIGN_OR_RETURN(Descriptor fd, MakePlainFile(name, bytes));
   const int raw = fd.get();
+  // Shared: see Adopt.
   auto memory = std::make_shared<MemfdMemory>(std::move(fd), bytes);
   // The size first: what is mapped must not go away beneath the mapping. Then
   // the one mapping, then the seal that it alone escapes.

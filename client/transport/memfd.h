@@ -35,6 +35,7 @@ class MemfdMemory : public SharedMemory {
 
   std::uint64_t bytes() const override { return bytes_; }
   absl::StatusOr<std::unique_ptr<MemoryMapping>> Map(MapAccess access) override;
+  // Shared, as all SharedMemory is, by its users and messages that carry it.
   absl::StatusOr<std::shared_ptr<SharedMemory>> ReopenReadOnly() override;
   absl::Status CheckStagingSeals() const override;
   absl::Status Punch(std::uint64_t offset, std::uint64_t length) override;

@@ -4,8 +4,8 @@
 // It knows no gRPC: the control connector is made by whoever has it
 // (grpc_channel.h) and handed in.
 //
-// Threading. seams() from any thread; what it points to is thread-safe. Made and
-// destroyed by its owner, not from inside a task or callback of its own.
+// Threading. seams() from any thread; what it points to is thread-safe. Made
+// and destroyed by its owner, not from inside a task or callback of its own.
 
 #ifndef FIRNKV_CLIENT_TRANSPORT_REAL_SEAMS_H_
 #define FIRNKV_CLIENT_TRANSPORT_REAL_SEAMS_H_

@@ -5,9 +5,9 @@
 // system call and no change of thread, and large ones are copied by the thread
 // that has them at hand.
 //
-// Threading. Any thread. No lock is held over a system call or a `done`: whoever
-// sets `busy` of a direction under the lock owns that direction's transfer until
-// it clears it, and nobody else looks at it meanwhile.
+// Threading. Any thread. No lock is held over a system call or a `done`:
+// whoever sets `busy` of a direction under the lock owns that direction's
+// transfer until it clears it, and nobody else looks at it meanwhile.
 //
 // Ownership. Shared by the ByteStream, the loop (event_loop.h) and the calls in
 // progress, since a `done` may destroy the ByteStream.

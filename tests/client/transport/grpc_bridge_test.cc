@@ -37,7 +37,7 @@ constexpr char kStatus[] = "/firnkv.v1.NodeService/Status";
 constexpr absl::Duration kLong = absl::Seconds(25);
 
 // Hands every call to the test.
-class OpenHandler : public ControlHandler {
+class HeldCalls : public ControlHandler {
  public:
   struct Call {
     std::string method;
@@ -46,7 +46,7 @@ class OpenHandler : public ControlHandler {
     ControlReply reply;
   };
 
-  explicit OpenHandler(std::string service) : service_(std::move(service)) {}
+  explicit HeldCalls(std::string service) : service_(std::move(service)) {}
 
   std::string_view service() const override { return service_; }
   void Handle(std::string_view method, const ControlPeer& peer,
@@ -62,9 +62,9 @@ class OpenHandler : public ControlHandler {
 };
 
 // Answers with what it was asked.
-class EchoHandler : public OpenHandler {
+class Echo : public HeldCalls {
  public:
-  using OpenHandler::OpenHandler;
+  using HeldCalls::HeldCalls;
   void Handle(std::string_view, const ControlPeer&, std::string_view request,
               ControlReply reply) override {
     std::move(reply)(std::string(request));
@@ -102,7 +102,7 @@ class GrpcBridgeTest : public testing::Test {
   std::string folder_;
   std::string unix_;
   std::string tcp_;
-  OpenHandler handler_{"firnkv.v1.NodeService"};
+  HeldCalls handler_{"firnkv.v1.NodeService"};
   std::unique_ptr<GrpcServer> server_;
   GrpcConnector connector_;
   Inbox<Answer> answers_;
@@ -113,7 +113,7 @@ TEST_F(GrpcBridgeTest, BytesCrossUnchangedOverAUnixSocket) {
   const std::string request("re\0quest", 8), response("re\0sponse", 9);
   Start(request);
 
-  OpenHandler::Call call = handler_.calls.Take();
+  HeldCalls::Call call = handler_.calls.Take();
   std::move(call.reply)(response);
 
   EXPECT_EQ(call.method, kStatus);
@@ -125,9 +125,9 @@ TEST_F(GrpcBridgeTest, BytesCrossUnchangedOverAUnixSocket) {
 TEST_F(GrpcBridgeTest, OnlyAPeerOnAUnixSocketIsLocal) {
   const auto remote = connector_.Connect(tcp_);
   Start("");
-  const OpenHandler::Call local_call = handler_.calls.Take();
+  const HeldCalls::Call local_call = handler_.calls.Take();
   remote->StartCall(kStatus, "", kLong, Into(&answers_));
-  const OpenHandler::Call remote_call = handler_.calls.Take();
+  const HeldCalls::Call remote_call = handler_.calls.Take();
 
   EXPECT_TRUE(local_call.peer.local);
   EXPECT_FALSE(remote_call.peer.local);
@@ -137,7 +137,7 @@ TEST_F(GrpcBridgeTest, OnlyAPeerOnAUnixSocketIsLocal) {
 TEST_F(GrpcBridgeTest, MessagesMayBeEmpty) {
   Start("");
 
-  OpenHandler::Call call = handler_.calls.Take();
+  HeldCalls::Call call = handler_.calls.Take();
   std::move(call.reply)(std::string());
 
   EXPECT_EQ(call.request, "");
@@ -148,7 +148,7 @@ TEST_F(GrpcBridgeTest, TheLargestMessagePassesBothWays) {
   const std::string largest(kMaxControlMessageBytes, 'x');
   Start(largest);
 
-  OpenHandler::Call call = handler_.calls.Take();
+  HeldCalls::Call call = handler_.calls.Take();
   std::move(call.reply)(largest);
 
   EXPECT_TRUE(call.request == largest);
@@ -192,7 +192,7 @@ TEST_F(GrpcBridgeTest, AStatusCrossesWithCodeAndMessage) {
 
 TEST_F(GrpcBridgeTest, ACallEndsAtItsDeadline) {
   Start("", absl::Milliseconds(50));
-  const OpenHandler::Call unanswered = handler_.calls.Take();
+  const HeldCalls::Call unanswered = handler_.calls.Take();
 
   EXPECT_EQ(answers_.Take().status().code(), StatusCode::kDeadlineExceeded);
 }
@@ -208,8 +208,8 @@ TEST_F(GrpcBridgeTest, ACallWhoseTimeIsOverIsNotMade) {
 TEST_F(GrpcBridgeTest, ADestroyedChannelHasCancelledItsCalls) {
   Start("1");
   Start("2");
-  const OpenHandler::Call one = handler_.calls.Take();
-  const OpenHandler::Call two = handler_.calls.Take();
+  const HeldCalls::Call one = handler_.calls.Take();
+  const HeldCalls::Call two = handler_.calls.Take();
 
   channel_.reset();
 
@@ -227,7 +227,7 @@ TEST_F(GrpcBridgeTest, AChannelMayBeDestroyedInItsOwnDone) {
   Start("2");
   std::map<std::string, ControlReply> replies;
   for (int i = 0; i < 2; ++i) {
-    OpenHandler::Call call = handler_.calls.Take();
+    HeldCalls::Call call = handler_.calls.Take();
     replies[call.request] = std::move(call.reply);
   }
 
@@ -251,7 +251,7 @@ TEST_F(GrpcBridgeTest, AChannelFindsAServerThatCameBack) {
   ASSERT_EQ(*answers_.Take(), "first");
 
   server_.reset();
-  EchoHandler echo("firnkv.v1.NodeService");
+  Echo echo("firnkv.v1.NodeService");
   server_ = *GrpcServer::Start({.addresses = {unix_}}, {&echo});
   // Calls fail at once until the backoff is over, at most a second.
   Answer answer = absl::UnavailableError("not called yet");
@@ -275,14 +275,14 @@ TEST_F(GrpcBridgeTest, AMethodThatTheServiceLacksIsUnimplemented) {
 TEST_F(GrpcBridgeTest, ACallThatTheHandlerLetsGoIsUnavailable) {
   Start("");
 
-  { const OpenHandler::Call dropped = handler_.calls.Take(); }
+  { const HeldCalls::Call dropped = handler_.calls.Take(); }
 
   EXPECT_EQ(answers_.Take().status().code(), StatusCode::kUnavailable);
 }
 
 TEST_F(GrpcBridgeTest, ShutdownLetsRunningCallsEndWithinItsGrace) {
   Start("");
-  OpenHandler::Call call = handler_.calls.Take();
+  HeldCalls::Call call = handler_.calls.Take();
   Inbox<bool> down;
   auto thread = std::make_unique<NamedThread>();
   ASSERT_EQ(thread->Start("shutdown",
@@ -300,7 +300,7 @@ TEST_F(GrpcBridgeTest, ShutdownLetsRunningCallsEndWithinItsGrace) {
 
 TEST_F(GrpcBridgeTest, AHandlerMayReplyAfterItsCallerHasGone) {
   Start("");
-  OpenHandler::Call call = handler_.calls.Take();
+  HeldCalls::Call call = handler_.calls.Take();
   channel_.reset();
   ASSERT_EQ(answers_.Take().status().code(), StatusCode::kCancelled);
 
@@ -336,7 +336,7 @@ TEST_F(GrpcBridgeTest, ALiveUnixSocketIsNotReplaced) {
 }
 
 TEST_F(GrpcBridgeTest, AServiceThatIsNotLinkedIsRefusedByName) {
-  OpenHandler stranger("firnkv.v1.NoSuchService");
+  HeldCalls stranger("firnkv.v1.NoSuchService");
 
   const absl::Status status =
       GrpcServer::Start({.addresses = {"127.0.0.1:0"}}, {&stranger}).status();
@@ -435,7 +435,7 @@ TEST_F(GrpcBridgeTest, ManyCallsAtOnceAllGetTheirOwnAnswer) {
   }
 
   for (int i = 0; i < kCalls; ++i) {
-    OpenHandler::Call call = handler_.calls.Take();
+    HeldCalls::Call call = handler_.calls.Take();
     std::move(call.reply)(StrCat("answer ", call.request));
   }
 
