@@ -211,6 +211,7 @@ Node::~Node() {
   link_->Stop();
   catalog_->Close();
   reads_->Close();
+  pool_->CancelWaiting();
   copier_->Drain();
 }
 

@@ -109,14 +109,19 @@ DramPool::DramPool(const PoolOptions& options, const Parts& parts)
 
 DramPool::~DramPool() {
   scope_.Close();
+  CancelWaiting();
+  MutexLock lock(&mutex_);
+  if (timer_ != TimerId::kNone) parts_.executor->Cancel(timer_);
+  PoolSnapshot snapshot;
+  blocks_->Fill(&snapshot);
+  CHECK(snapshot.holds == 0);
+}
+
+void DramPool::CancelWaiting() {
   std::deque<std::unique_ptr<Waiter>> waiters;
   {
     MutexLock lock(&mutex_);
     waiters.swap(waiters_);
-    if (timer_ != TimerId::kNone) parts_.executor->Cancel(timer_);
-    PoolSnapshot snapshot;
-    blocks_->Fill(&snapshot);
-    CHECK(snapshot.holds == 0);
   }
   for (const std::unique_ptr<Waiter>& waiter : waiters) {
     for (std::size_t i = waiter->next; i < waiter->answer.blocks.size(); ++i) {

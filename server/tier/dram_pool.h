@@ -124,6 +124,11 @@ class DramPool : public HoldKeeper {
                     absl::AnyInvocable<void(ReserveAnswer) &&> done)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Ends the reservations that wait for room with kCancelled; their completions
+  // have run on return. For an owner whose parts they lead to end before the
+  // pool does.
+  void CancelWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Begins to fill a reserved slot: the only way to a writable span (rule P1).
   // kReservationOver once the reservation has ended or its time has passed,
   // kCleared if its namespace was cleared since, kAlreadyThere if another
