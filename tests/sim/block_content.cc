@@ -30,39 +30,53 @@ BlockContent::BlockContent(const BlockId& block, std::uint64_t salt)
 }
 
 std::uint64_t BlockContent::Word(std::uint64_t index) const {
-  return Scramble(seed_ + index * 0x9e3779b97f4a7c15);
+  const std::uint64_t x = seed_ + index * 0x9e3779b97f4a7c15;
+  return (x ^ (x >> 31)) * 0xd6e8feb86659fd93;
+}
+
+// Calls `each(at, word, skip, take)` for the bytes [skip, skip + take) of each
+// word; whole words are nearly all of them.
+template <typename Each>
+bool BlockContent::EachWord(std::uint64_t offset, std::size_t bytes,
+                            Each each) const {
+  std::size_t at = 0;
+  while (at < bytes) {
+    const std::size_t skip = (offset + at) % 8;
+    const std::size_t take = std::min<std::size_t>(8 - skip, bytes - at);
+    if (!each(at, Word((offset + at) / 8), skip, take)) return false;
+    at += take;
+  }
+  return true;
 }
 
 void BlockContent::Fill(std::uint64_t offset,
                         absl::Span<std::byte> into) const {
-  std::size_t done = 0;
-  while (done < into.size()) {
-    const std::uint64_t word = Word((offset + done) / 8);
-    const std::size_t skip = (offset + done) % 8;
-    const std::size_t take =
-        std::min<std::size_t>(8 - skip, into.size() - done);
-    std::memcpy(into.data() + done,
-                reinterpret_cast<const std::byte*>(&word) + skip, take);
-    done += take;
-  }
+  EachWord(offset, into.size(),
+           [&](std::size_t at, std::uint64_t word, std::size_t skip,
+               std::size_t take) {
+             if (take == 8) {
+               std::memcpy(into.data() + at, &word, 8);
+             } else {
+               word >>= 8 * skip;
+               std::memcpy(into.data() + at, &word, take);
+             }
+             return true;
+           });
 }
 
 bool BlockContent::Matches(std::uint64_t offset,
                            absl::Span<const std::byte> bytes) const {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const std::uint64_t word = Word((offset + done) / 8);
-    const std::size_t skip = (offset + done) % 8;
-    const std::size_t take =
-        std::min<std::size_t>(8 - skip, bytes.size() - done);
-    if (std::memcmp(bytes.data() + done,
-                    reinterpret_cast<const std::byte*>(&word) + skip,
-                    take) != 0) {
-      return false;
-    }
-    done += take;
-  }
-  return true;
+  return EachWord(offset, bytes.size(),
+                  [&](std::size_t at, std::uint64_t word, std::size_t skip,
+                      std::size_t take) {
+                    std::uint64_t there = 0;
+                    if (take == 8) {
+                      std::memcpy(&there, bytes.data() + at, 8);
+                      return there == word;
+                    }
+                    word >>= 8 * skip;
+                    return std::memcmp(&word, bytes.data() + at, take) == 0;
+                  });
 }
 
 }  // namespace firnkv

@@ -27,6 +27,8 @@ class BlockContent {
 
  private:
   std::uint64_t Word(std::uint64_t index) const;
+  template <typename Each>
+  bool EachWord(std::uint64_t offset, std::size_t bytes, Each each) const;
   std::uint64_t seed_;
 };
 

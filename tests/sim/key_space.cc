@@ -8,12 +8,12 @@
 namespace firnkv {
 namespace {
 
-constexpr std::size_t kConversations = 12;
-constexpr std::size_t kSingles = 40;
+constexpr std::size_t kConversations = 20;
+constexpr std::size_t kSingles = 70;
 
 // Around the bounds: one byte, pages, pieces of checksums.
 constexpr std::uint64_t kLengths[] = {1,    100,   4096,  4097,  8192,
-                                      5000, 20000, 65536, 65537, 140000};
+                                      5000, 20000, 12288, 65537, 140000};
 
 StateContract Contract() {
   StateContract contract;

@@ -35,7 +35,10 @@ SimCluster::Options ClusterOptions(const ScheduleOptions& options) {
   cluster.name_spaces = KeySpace::NameSpaces();
   cluster.nodes = 3 + static_cast<int>(options.seed % 8 == 0) +
                   static_cast<int>(options.seed % 16 == 0);
-  cluster.pool_bytes = (2 + options.seed % 3) * kMiB;
+  // A region each for the two tenants, or one more to fight for. The largest
+  // block is a quarter of a region.
+  cluster.region_bytes = 768 * kKiB;
+  cluster.pool_bytes = (2 + options.seed % 2) * cluster.region_bytes;
   // Holders stop at 7/8 of a lease, so clocks may differ by an eighth; 3 % is
   // more than any real clock.
   cluster.drift = options.seed % 2 == 0 ? 30'000 : 0;
