@@ -1,0 +1,293 @@
+// The SDK on real threads: real sockets, shared memory and executors, two real
+// nodes and a catalog in this process, several callers at once over each
+// Client. Only gRPC is missing, so that the sanitizers see all of it.
+
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/chain.h"
+#include "client/client.h"
+#include "client/transport/local_channel.h"
+#include "client/transport/named_thread.h"
+#include "client/transport/real_seams.h"
+#include "gtest/gtest.h"
+#include "proto/base/random.h"
+#include "server/catalog/catalog.h"
+#include "server/node/node.h"
+#include "tests/support/matchers.h"
+#include "tests/support/sim_node.h"
+#include "tests/support/sim_store.h"
+
+namespace firnkv {
+namespace {
+
+constexpr std::size_t kBlockBytes = 70'000;
+constexpr int kChains = 12;
+constexpr int kBlocksAChain = 6;
+
+// Who answers where: control calls without gRPC.
+class Switchboard {
+ public:
+  void Serve(const std::string& address,
+             std::vector<ControlHandler*> handlers) {
+    MutexLock lock(&mutex_);
+    served_[address] = std::move(handlers);
+  }
+  std::unique_ptr<ControlChannel> Connect(std::string_view address,
+                                          Executor* executor) {
+    MutexLock lock(&mutex_);
+    return std::make_unique<LocalChannel>(executor,
+                                          served_[std::string(address)]);
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, std::vector<ControlHandler*>> served_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+// One process's view of it.
+class Line : public ControlConnector {
+ public:
+  explicit Line(Switchboard* board) : board_(*board) {}
+  std::unique_ptr<ControlChannel> Connect(std::string_view address) override {
+    return board_.Connect(address, executor);
+  }
+  Executor* executor = nullptr;
+
+ private:
+  Switchboard& board_;
+};
+
+std::unique_ptr<RealSeams> Machine(Switchboard* board) {
+  auto line = std::make_unique<Line>(board);
+  Line* const raw = line.get();
+  auto seams = RealSeams::Make({}, std::move(line));
+  EXPECT_TRUE(seams.ok()) << seams.status();
+  raw->executor = (*seams)->seams().executor;
+  return *std::move(seams);
+}
+
+std::string Hash(int chain, int position) {
+  return "chain " + std::to_string(chain) + " " + std::to_string(position);
+}
+
+std::vector<std::byte> BytesOf(const BlockKey& key) {
+  std::vector<std::byte> bytes(kBlockBytes);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::byte>(key.bytes[i % 32] + i / 32);
+  }
+  return bytes;
+}
+
+StateContract Contract() {
+  StateContract contract;
+  contract.model = contract.weights_revision = contract.tokenizer = "m";
+  contract.preprocessing = contract.positional = contract.kv_dtype = "m";
+  contract.layer_order = contract.kv_order = contract.head_grouping = "m";
+  contract.page_order = "m";
+  contract.block_tokens = contract.tensor_parallel = 1;
+  contract.pipeline_parallel = contract.context_parallel = 1;
+  contract.layout_version = 1;
+  return contract;
+}
+
+class ThreadsTest : public ::testing::Test {
+ protected:
+  struct Host {
+    std::unique_ptr<RealSeams> seams;
+    std::unique_ptr<SimNodeState> state;
+    std::unique_ptr<Node> node;
+    std::unique_ptr<RealSeams> client_seams;
+    std::unique_ptr<Client> client;
+  };
+
+  void SetUp() override {
+    SystemRandom random;
+    secret_ = ClusterSecret::Make(&random);
+    catalog_seams_ = Machine(&board_);
+    catalog_ = std::make_unique<Catalog>(CatalogOptions(), &store_,
+                                         catalog_seams_->seams(), secret_);
+    ASSERT_OK(catalog_->Start());
+    board_.Serve("catalog", catalog_->services());
+    for (int i = 0; i < 2; ++i) StartHost(i, &random);
+    auto handle =
+        hosts_[0].client->OpenNamespace({.name = "chat",
+                                         .contract = Contract(),
+                                         .deadline = absl::Seconds(20)});
+    ASSERT_OK(handle);
+    handle_ = *handle;
+  }
+
+  void TearDown() override {
+    for (Host& host : hosts_) host.client.reset();
+    for (Host& host : hosts_) host.node.reset();
+    catalog_.reset();
+    for (Host& host : hosts_) ::unlink(SocketOf(host).c_str());
+  }
+
+  static std::string SocketOf(const Host& host) {
+    return "/tmp/firnkv-threads-" + std::to_string(::getpid()) + "-" +
+           ToHex(host.state->memory().node).substr(0, 8);
+  }
+
+  void StartHost(int number, Random* random) {
+    Host host;
+    host.seams = Machine(&board_);
+    host.client_seams = Machine(&board_);
+    host.state = std::make_unique<SimNodeState>(NodeId::Make(random));
+    NodeOptions options;
+    options.socket = SocketOf(host);
+    options.stream = "127.0.0.1:0";
+    options.catalog = "catalog";
+    options.labels.host = "host" + std::to_string(number);
+    // Small, so that slots are reused all the time.
+    options.dram_bytes = 3 * kMiB;
+    options.region_bytes = kMiB;
+    options.own_uid = ::geteuid();
+    Node::Parts parts;
+    parts.state = host.state.get();
+    parts.secret = secret_;
+    host.node =
+        std::make_unique<Node>(options, host.seams->seams(), std::move(parts));
+    board_.Serve("unix:" + options.socket + ".control", host.node->services());
+    ASSERT_OK(host.node->Start("127.0.0.1:1"));
+    ClientOptions client;
+    client.socket_path = options.socket;
+    client.connect_timeout = absl::Seconds(30);
+    client.staging_bytes = kMiB;
+    auto made = Client::Create(client, host.client_seams->seams());
+    ASSERT_OK(made);
+    host.client = *std::move(made);
+    hosts_.push_back(std::move(host));
+  }
+
+  // Reads a chain and writes what it lacks, as a worker does.
+  void Turn(Client* client, int number, SeededRandom* random) {
+    Chain chain({.block_tokens = 16, .shard = {}});
+    for (int i = 0; i < kBlocksAChain; ++i) chain.Append(Hash(number, i));
+    std::vector<std::vector<std::byte>> memory(
+        kBlocksAChain, std::vector<std::byte>(kBlockBytes));
+    std::vector<std::vector<Buffer>> buffers(kBlocksAChain);
+    std::vector<ReadTarget> wanted(kBlocksAChain);
+    for (int i = 0; i < kBlocksAChain; ++i) {
+      const std::size_t cut = random->Below(kBlockBytes);
+      buffers[i] = {
+          {.address = memory[i].data(), .length = cut},
+          {.address = memory[i].data() + cut, .length = kBlockBytes - cut}};
+      wanted[i].key = chain.block(i).key;
+      wanted[i].anchor = chain.block(i).place.anchor;
+      wanted[i].destination = buffers[i];
+    }
+    const absl::Duration deadline =
+        random->Below(8) == 0 ? absl::Microseconds(500) : absl::Seconds(10);
+    const ReadReport read = client->Read({.name_space = handle_,
+                                          .blocks = absl::MakeSpan(wanted),
+                                          .deadline = deadline});
+    std::vector<WriteBlock> lacking;
+    std::vector<std::vector<ConstBuffer>> sources(kBlocksAChain);
+    std::vector<std::vector<std::byte>> computed(kBlocksAChain);
+    for (int i = 0; i < kBlocksAChain; ++i) {
+      computed[i] = BytesOf(wanted[i].key);
+      if (wanted[i].outcome == Outcome::kHit) {
+        ++hits_;
+        if (memory[i] != computed[i]) ++wrong_;
+        continue;
+      }
+      sources[i] = {{.address = computed[i].data(), .length = kBlockBytes}};
+      WriteBlock block;
+      block.key = chain.block(i).key;
+      block.place = chain.block(i).place;
+      block.source = sources[i];
+      lacking.push_back(block);
+    }
+    remote_ += read.bytes_remote;
+    if (lacking.empty()) return;
+    const WriteReport written =
+        client->Write({.name_space = handle_,
+                       .blocks = absl::MakeSpan(lacking),
+                       .deadline = deadline,
+                       .wait_for = random->Below(2) == 0 ? WriteWait::kPublished
+                                                         : WriteWait::kLocal});
+    EXPECT_OK(written.status);
+    stored_ += written.stored;
+  }
+
+  Switchboard board_;
+  ClusterSecret secret_;
+  SimStore store_;
+  std::unique_ptr<RealSeams> catalog_seams_;
+  std::unique_ptr<Catalog> catalog_;
+  std::vector<Host> hosts_;
+  NamespaceHandle handle_;
+  std::atomic<std::uint64_t> hits_{0};
+  std::atomic<std::uint64_t> wrong_{0};
+  std::atomic<std::uint64_t> stored_{0};
+  std::atomic<std::uint64_t> remote_{0};
+};
+
+TEST_F(ThreadsTest, ManyCallersAtOnceNeverGetWrongBytes) {
+  {
+    std::vector<std::unique_ptr<NamedThread>> callers;
+    for (int i = 0; i < 4; ++i) {
+      callers.push_back(std::make_unique<NamedThread>());
+      ASSERT_OK(callers.back()->Start("caller", [this, i] {
+        SeededRandom random(static_cast<std::uint64_t>(i) + 1);
+        for (int turn = 0; turn < 100; ++turn) {
+          Turn(hosts_[i % 2].client.get(),
+               static_cast<int>(random.Below(kChains)), &random);
+        }
+      }));
+    }
+  }
+
+  EXPECT_EQ(wrong_, 0u);
+  EXPECT_GT(hits_, 0u);
+  EXPECT_GT(stored_, 0u);
+  EXPECT_GT(remote_, 0u);
+}
+
+TEST_F(ThreadsTest, ClosingUnderLoadEndsEveryCall) {
+  std::vector<std::unique_ptr<NamedThread>> callers;
+  std::atomic<int> ended{0};
+  std::atomic<bool> closing{false};
+  for (int i = 0; i < 3; ++i) {
+    callers.push_back(std::make_unique<NamedThread>());
+    ASSERT_OK(callers.back()->Start("caller", [&, i] {
+      SeededRandom random(static_cast<std::uint64_t>(i) + 9);
+      // A call begun after Close is cancelled, and as good as any.
+      while (!closing) {
+        std::vector<std::byte> memory(kBlockBytes);
+        const Buffer buffer{.address = memory.data(), .length = kBlockBytes};
+        ReadTarget target;
+        target.key =
+            MakeBlockKey(Hash(static_cast<int>(random.Below(4)), 0), Shard{});
+        target.anchor = target.key;
+        target.destination = absl::MakeConstSpan(&buffer, 1);
+        hosts_[0].client->Read({.name_space = handle_,
+                                .blocks = absl::MakeSpan(&target, 1),
+                                .deadline = absl::Seconds(5)});
+        ++ended;
+      }
+    }));
+  }
+  while (ended < 30) {
+    hosts_[1].client->Exists(
+        {.name_space = handle_, .blocks = {}, .deadline = absl::Seconds(1)});
+  }
+
+  hosts_[0].client->Close();
+  closing = true;
+  callers.clear();
+
+  EXPECT_GE(ended, 30);
+}
+
+}  // namespace
+}  // namespace firnkv
