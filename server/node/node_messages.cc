@@ -153,6 +153,11 @@ absl::StatusOr<WritePath::ReserveCall> CallFromProto(
                    FromProto(message.blocks()));
   call.blocks.reserve(rows.size());
   for (const BlockRow& row : rows) {
+    if (row.length > kLargestBlockBytes) {
+      return Wrong("blocks.lengths",
+                   StrCat("has ", row.length, "; at most ", kLargestBlockBytes,
+                          " are allowed"));
+    }
     call.blocks.push_back({row.key, row.place, row.length});
   }
   call.reserve_for = absl::Milliseconds(message.reservation_millis());

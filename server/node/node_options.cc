@@ -177,8 +177,11 @@ bool TrustSameUid(const NodeOptions& options) {
 
 bool IsLoopback(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
+  // A name may resolve to anything.
+  const bool numeric =
+      host.find_first_not_of("0123456789.") == std::string::npos;
   return host == "localhost" || host == "[::1]" || host == "::1" ||
-         host.rfind("127.", 0) == 0;
+         (numeric && host.rfind("127.", 0) == 0);
 }
 
 absl::Status Validate(const NodeOptions& options) {

@@ -207,45 +207,10 @@ void Reservations::OnReserved(Pending* pending) {
     MutexLock lock(&mutex_);
     SessionState& state = StateOf(request.session);
     --state.pending;
-    auto reservation = std::make_shared<Reservation>();  // Shared: see `all`.
-    reservation->session = request.session;
-    reservation->tenant = request.name_space.tenant;
-    reservation->until = pending->until;
-    std::uint64_t not_taken = 0;
-    for (std::size_t i = 0; i < pending->admitted; ++i) {
-      Reservation::Block block;
-      block.length = request.blocks[i].length;
-      block.id = {request.name_space.id, request.blocks[i].key};
-      const bool taken =
-          got.status.ok() && got.blocks[i].outcome == Outcome::kStored;
-      if (taken && state.ended) given_up.push_back(got.blocks[i].copy);
-      if (taken && !state.ended) {
-        block.state = Reservation::State::kReserved;
-        block.slot = got.blocks[i].copy;
-        ++reservation->open;
-      } else {
-        not_taken += block.length;
-        // What a commit of it all the same is told.
-        if (got.status.ok() &&
-            got.blocks[i].outcome == Outcome::kAlreadyThere) {
-          block.result = {.outcome = Outcome::kAlreadyThere,
-                          .generation = got.blocks[i].copy.generation};
-        }
-      }
-      reservation->blocks.push_back(std::move(block));
-    }
-    Refund(request.session, request.name_space.tenant, not_taken);
+    // Shared: see `all`.
+    std::shared_ptr<Reservation> reservation = MakeOf(*pending, &given_up);
     if (reservation->open > 0) {
-      const ReservationId id{next_id_++};
-      reservation->id = id;
-      reservation->timer = parts_.executor->PostAt(
-          pending->until, scope_.Wrap([this, session = request.session, id] {
-            Abort(session, id);
-          }));
-      ++state.live;
-      ++live_;
-      state.all.emplace(id, std::move(reservation));
-      answer.reservation = id;
+      answer.reservation = Keep(std::move(reservation));
       answer.valid_for =
           std::max(absl::ZeroDuration(),
                    pending->until - parts_.executor->clock()->Now());
@@ -269,6 +234,57 @@ void Reservations::OnReserved(Pending* pending) {
   if (!given_up.empty()) parts_.pool->EndReservation(given_up);
   pending->answered = true;
   std::move(pending->done)(std::move(answer));
+}
+
+// Shared: see `all`.
+std::shared_ptr<Reservations::Reservation> Reservations::MakeOf(
+    const Pending& pending, std::vector<SlotCopy>* given_up) {
+  const ReserveRequest& request = pending.request;
+  const firnkv::ReserveAnswer& got = pending.got;
+  const bool ended = StateOf(request.session).ended;
+  auto reservation = std::make_shared<Reservation>();  // Shared: see `all`.
+  reservation->session = request.session;
+  reservation->tenant = request.name_space.tenant;
+  reservation->until = pending.until;
+  std::uint64_t not_taken = 0;
+  for (std::size_t i = 0; i < pending.admitted; ++i) {
+    Reservation::Block block;
+    block.length = request.blocks[i].length;
+    block.id = {request.name_space.id, request.blocks[i].key};
+    const Outcome outcome =
+        got.status.ok() ? got.blocks[i].outcome : Outcome::kCongested;
+    if (outcome == Outcome::kStored && !ended) {
+      block.state = Reservation::State::kReserved;
+      block.slot = got.blocks[i].copy;
+      ++reservation->open;
+    } else {
+      not_taken += block.length;
+    }
+    if (outcome == Outcome::kStored && ended) {
+      given_up->push_back(got.blocks[i].copy);
+    }
+    if (outcome == Outcome::kAlreadyThere) {
+      // What a commit of it all the same is told.
+      block.result = {.outcome = outcome,
+                      .generation = got.blocks[i].copy.generation};
+    }
+    reservation->blocks.push_back(std::move(block));
+  }
+  Refund(request.session, request.name_space.tenant, not_taken);
+  return reservation;
+}
+
+ReservationId Reservations::Keep(std::shared_ptr<Reservation> reservation) {
+  const ReservationId id{next_id_++};
+  reservation->id = id;
+  reservation->timer = parts_.executor->PostAt(
+      reservation->until, scope_.Wrap([this, session = reservation->session,
+                                       id] { Abort(session, id); }));
+  SessionState& state = StateOf(reservation->session);
+  ++state.live;
+  ++live_;
+  state.all.emplace(id, std::move(reservation));
+  return id;
 }
 
 // --- Commit.

@@ -186,6 +186,14 @@ class Reservations {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void OnReserved(Pending* pending) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of what the pool gave; refunds the rest, and gives everything up if the
+  // session has ended. Shared: see SessionState.
+  std::shared_ptr<Reservation> MakeOf(const Pending& pending,
+                                      std::vector<SlotCopy>* given_up)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From now on it is live, until its deadline. Shared: see SessionState.
+  ReservationId Keep(std::shared_ptr<Reservation> reservation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   static absl::Status Check(const CommitRequest& request,
                             const Reservation& reservation);

@@ -196,6 +196,8 @@ absl::Status ServedConnection::OnFrame(const FrameLead& lead) {
     case FrameType::kCancel:
       OnCancel(lead.request);
       return absl::OkStatus();
+    case FrameType::kFoundCorrupt:
+      return OnFoundCorrupt();
     case FrameType::kRefused:
     case FrameType::kBlock:
     case FrameType::kReadEnd:
@@ -287,6 +289,40 @@ void ServedConnection::OnCancel(std::uint64_t request) {
     }
   }
   SendFrames();
+}
+
+// Rule P12: the copy is checked here, on a task of its own, and isolated only
+// if it is corrupt; so a report costs at most a pass over one block.
+absl::Status ServedConnection::OnFoundCorrupt() {
+  ASSIGN_OR_RETURN(const FoundCorruptBody body,
+                   DecodeFoundCorrupt(body_bytes_));
+  NamespaceCaller caller;
+  {
+    MutexLock lock(&mutex_);
+    if (!parts_.credentials->StillValid(claims_)) {
+      return absl::UnauthenticatedError("the token has expired");
+    }
+    if (checks_ == options_.max_checks) return absl::OkStatus();
+    ++checks_;
+    caller = {claims_.tenant, claims_.role == Role::kNode};
+  }
+  parts_.namespaces->Find(
+      caller, body.block.name_space, ClearEpoch::kUnknown,
+      parts_.executor->clock()->Now() + options_.longest_response,
+      ScopedAnswer<NamespaceCache::Answer>(
+          &scope_, [this, body](NamespaceCache::Answer answer) {
+            if (std::holds_alternative<Outcome>(answer)) return EndCheck();
+            parts_.executor->Post(scope_.Wrap([this, body] {
+              parts_.pool->Verify(body.block, body.generation);
+              EndCheck();
+            }));
+          }));
+  return absl::OkStatus();
+}
+
+void ServedConnection::EndCheck() {
+  MutexLock lock(&mutex_);
+  --checks_;
 }
 
 // --- Sending.

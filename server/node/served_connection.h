@@ -68,6 +68,9 @@ class ServedConnection {
     absl::Duration refusal_linger = absl::Milliseconds(500);
     std::size_t max_requests = 16;
     std::size_t max_keys = 8192;
+    // Reports of corrupt copies that wait for their check; more are dropped:
+    // whoever reads the copy next reports it again.
+    std::size_t max_checks = 16;
     std::uint64_t send_bytes = kMiB;
     std::size_t send_keys = 256;
     absl::Duration retry_after = absl::Milliseconds(20);
@@ -176,6 +179,8 @@ class ServedConnection {
   void OnNamespace(std::uint64_t request, NamespaceCache::Answer answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnCancel(std::uint64_t request) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnFoundCorrupt() ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndCheck() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sending, in the order in which it runs.
   void SendFrames() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -221,6 +226,7 @@ class ServedConnection {
   std::deque<std::string> first_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<Response>> responses_ ABSL_GUARDED_BY(mutex_);
   std::size_t keys_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::size_t checks_ ABSL_GUARDED_BY(mutex_) = 0;
   Step sending_ ABSL_GUARDED_BY(mutex_) = Step::kNone;
   absl::Status sent_ ABSL_GUARDED_BY(mutex_);
   TimerId send_timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;

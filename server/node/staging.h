@@ -57,8 +57,8 @@ class Staging {
   // CHECKs that everything is unmapped.
   ~Staging();
 
-  // Takes memory that `session` calls `id`. INVALID_ARGUMENT: id zero or in use,
-  // `bytes` not the memory's size or zero, seals missing; RESOURCE_EXHAUSTED: a
+  // Takes memory that `session` calls `id`. INVALID_ARGUMENT: id zero or in
+  // use, `bytes` not its size or zero, seals missing; RESOURCE_EXHAUSTED: a
   // cap, or it cannot be mapped.
   absl::Status Add(SessionId session, TenantId tenant, std::uint64_t id,
                    std::uint64_t bytes, std::shared_ptr<SharedMemory> memory)

@@ -1,6 +1,6 @@
-// The pool, the copier and the reservations under real threads: writers, readers
-// and housekeeping at once. ThreadSanitizer looks for races; the test looks at
-// every byte that a reader gets.
+// The pool, the copier and the reservations under real threads: writers,
+// readers and housekeeping at once. ThreadSanitizer looks for races; the test
+// looks at every byte that a reader gets.
 
 #include <algorithm>
 #include <atomic>

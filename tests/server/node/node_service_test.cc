@@ -1,0 +1,608 @@
+// NodeService: who may call, what is refused with which field, and that each
+// key has its answer.
+
+#include "server/node/node_service.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "proto/base/text.h"
+#include "tests/server/node/whole_node.h"
+#include "tests/support/matchers.h"
+
+namespace firnkv {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
+
+std::vector<Outcome> OutcomesOf(const std::string& bytes) {
+  std::vector<Outcome> outcomes;
+  for (const char byte : bytes) outcomes.push_back(static_cast<Outcome>(byte));
+  return outcomes;
+}
+
+class NodeServiceTest : public WholeNodeTest {
+ protected:
+  NodeServiceTest() {
+    StartNode();
+    alice_session_ = Connect(kAliceUid);
+    session_ = alice_session_->id();
+  }
+  ~NodeServiceTest() override {
+    alice_session_.reset();
+    StopNode();
+  }
+  Outcome WriteOne(std::uint64_t n) {
+    return Write(alice_session_.get(), granite_, n);
+  }
+
+  // A call that is wrong in one field, which the answer names, changes nothing.
+  template <typename Request>
+  void ExpectRefused(const char* method, const Request& good,
+                     const std::function<void(Request*)>& spoil,
+                     const char* field) {
+    Request bad = good;
+    spoil(&bad);
+    const auto answer = CallRaw(kSessionGrpc, method, bad.SerializeAsString());
+    EXPECT_THAT(answer.status(), StatusIs(kInvalidArgument, HasSubstr(field)))
+        << method << " " << field;
+    EXPECT_EQ(node_->pool().leases, 0u);
+    EXPECT_EQ(node_->pool().reserved_slots, 0u);
+  }
+
+  std::unique_ptr<SessionPeer> alice_session_;
+  SessionId session_;
+};
+
+// --- Who may call.
+
+// Rule S3.
+TEST_F(NodeServiceTest, ASessionSpeaksOnlyOverTheNodesOwnSocket) {
+  EXPECT_THAT(Call<v1::OpenReadResponse>(
+                  "OpenRead", OpenOf(session_, granite_, 1), kTcpGrpc),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+// Rule S3.
+TEST_F(NodeServiceTest, AGuessedSessionIsNobody) {
+  SessionId guess = session_;
+  guess.bytes[15] ^= 1;
+
+  EXPECT_THAT(
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(guess, granite_, 1)),
+      StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_THAT(Call<v1::OpenReadResponse>("OpenRead", OpenOf({}, granite_, 1)),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+}
+
+TEST_F(NodeServiceTest, ATokenIsNoSession) {
+  v1::OpenReadRequest request = OpenOf({}, granite_, 1);
+  request.mutable_header()->set_token(TokenOf(Role::kTenant, alice_));
+
+  EXPECT_THAT(Call<v1::OpenReadResponse>("OpenRead", request),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+}
+
+TEST_F(NodeServiceTest, AnotherTenantIsDeniedForEveryKeyOfEveryCall) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  const auto bob = Connect(kBobUid);
+
+  EXPECT_EQ(Read(bob.get(), granite_, 1), Outcome::kDenied);
+  EXPECT_EQ(Write(bob.get(), granite_, 2), Outcome::kDenied);
+  v1::ExistsRequest exists;
+  *exists.mutable_header() = HeaderOf(bob->id());
+  exists.set_name_space(IdToProto(granite_.name_space));
+  exists.set_keys(IdToProto(KeyOf(1)));
+  EXPECT_EQ(OutcomesOf(Call<v1::ExistsResponse>("Exists", exists)->outcomes()),
+            std::vector<Outcome>{Outcome::kDenied});
+  v1::NodeRemoveRequest remove;
+  *remove.mutable_header() = HeaderOf(bob->id());
+  remove.set_name_space(IdToProto(granite_.name_space));
+  remove.set_keys(IdToProto(KeyOf(1)));
+  EXPECT_EQ(
+      OutcomesOf(Call<v1::NodeRemoveResponse>("Remove", remove)->outcomes()),
+      std::vector<Outcome>{Outcome::kDenied});
+
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kHit);
+}
+
+// Rule C1: two tenants with equal keys.
+TEST_F(NodeServiceTest, EqualKeysOfTwoTenantsAreTwoBlocks) {
+  const NamespaceFacts bobs = catalog_.AddNamespace("bob");
+  const auto bob = Connect(kBobUid);
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+
+  EXPECT_EQ(Read(bob.get(), bobs, 1), Outcome::kMiss);
+  EXPECT_EQ(Write(bob.get(), bobs, 1), Outcome::kStored);
+  EXPECT_EQ(node_->pool().blocks, 2u);
+}
+
+// Rule S3.
+TEST_F(NodeServiceTest, ALeaseIsNotReleasedByAnotherSession) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  const auto opened =
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(session_, granite_, 1));
+  const auto other = Connect(kAliceUid);
+  v1::ReleaseRequest release;
+  *release.mutable_header() = HeaderOf(other->id());
+  release.add_leases(opened->lease());
+
+  ASSERT_OK(Call<v1::ReleaseResponse>("Release", release));
+
+  EXPECT_EQ(node_->pool().leases, 1u);
+}
+
+// Rule S3.
+TEST_F(NodeServiceTest, AReservationIsNeitherCommittedNorAbortedByAnother) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  const auto other = Connect(kAliceUid);
+  LendStaging(other.get(), ++next_staging_, 1, 4096);
+  v1::AbortRequest abort;
+  *abort.mutable_header() = HeaderOf(other->id());
+  abort.set_reservation(reserved->reservation());
+
+  const auto committed = Call<v1::CommitResponse>(
+      "Commit", CommitOf(other->id(), reserved->reservation(), 1, 4096));
+  ASSERT_OK(Call<v1::AbortResponse>("Abort", abort));
+
+  EXPECT_EQ(OutcomesOf(committed->outcomes()),
+            std::vector<Outcome>{Outcome::kReservationOver});
+  EXPECT_EQ(node_->pool().reserved_slots, 1u);
+}
+
+// Rule S1.
+TEST_F(NodeServiceTest, StagingOfAnotherSessionIsNoSource) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  const auto other = Connect(kAliceUid);
+  LendStaging(other.get(), ++next_staging_, 1, 4096);
+
+  EXPECT_THAT(
+      Call<v1::CommitResponse>(
+          "Commit", CommitOf(session_, reserved->reservation(), 1, 4096)),
+      StatusIs(kInvalidArgument, HasSubstr("index 0")));
+}
+
+TEST_F(NodeServiceTest, OnlyAdministratorsDrain) {
+  v1::DrainRequest drain;
+  *drain.mutable_header() = HeaderOf(session_);
+  EXPECT_THAT(Call<v1::DrainResponse>("Drain", drain),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+  for (const Role role : {Role::kTenant, Role::kNode}) {
+    drain.mutable_header()->set_token(TokenOf(role, alice_));
+    EXPECT_THAT(Call<v1::DrainResponse>("Drain", drain, kTcpGrpc),
+                StatusIs(absl::StatusCode::kPermissionDenied));
+  }
+  EXPECT_EQ(drains_asked_, 0);
+
+  drain.mutable_header()->set_token(TokenOf(Role::kAdmin));
+  EXPECT_OK(Call<v1::DrainResponse>("Drain", drain, kTcpGrpc));
+  RunFor(absl::Milliseconds(10));
+
+  EXPECT_EQ(drains_asked_, 1);
+}
+
+TEST_F(NodeServiceTest, StatusIsForSessionsAndAdministrators) {
+  v1::NodeStatusRequest request;
+  *request.mutable_header() = HeaderOf({});
+  EXPECT_THAT(Call<v1::NodeStatusResponse>("Status", request, kTcpGrpc),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  request.mutable_header()->set_token(TokenOf(Role::kTenant, alice_));
+  EXPECT_THAT(Call<v1::NodeStatusResponse>("Status", request, kTcpGrpc),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  *request.mutable_header() = HeaderOf(session_);
+  EXPECT_OK(Call<v1::NodeStatusResponse>("Status", request));
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+
+  const v1::NodeStatusResponse status = Status();
+
+  EXPECT_EQ(status.blocks(), 1u);
+  EXPECT_EQ(status.sessions(), 1u);
+  EXPECT_EQ(status.catalog_link(), "registered");
+  EXPECT_EQ(status.stream_address(), kStream);
+  ASSERT_EQ(status.region_tenants_size(), 1);
+  EXPECT_EQ(status.region_tenants(0), "alice");
+  EXPECT_EQ(status.outcomes(static_cast<int>(Outcome::kStored)), 2u);
+}
+
+TEST_F(NodeServiceTest, AHandshakeOfAnotherClusterIsRefused) {
+  SeededRandom random(2);
+  v1::ConnectRequest request;
+  ToProto(Handshake{.cluster = catalog_.cluster,
+                    .test_vector = HandshakeTestVector()},
+          request.mutable_handshake());
+  EXPECT_OK(Call<v1::ConnectResponse>("Connect", request));
+  request.mutable_handshake()->set_cluster(IdToProto(ClusterId::Make(&random)));
+
+  EXPECT_FALSE(Call<v1::ConnectResponse>("Connect", request).ok());
+}
+
+TEST_F(NodeServiceTest, AMethodThatThereIsNotIsUnimplemented) {
+  EXPECT_THAT(CallRaw(kSessionGrpc, "Format", "").status(),
+              StatusIs(absl::StatusCode::kUnimplemented));
+}
+
+// --- Bounds. A bad message gets a clear status and nothing is lost.
+
+TEST_F(NodeServiceTest, BytesThatAreNoMessageAreRefused) {
+  for (const char* method :
+       {"OpenRead", "Release", "Renew", "Reserve", "Commit", "Abort", "Exists",
+        "Remove", "ReportCorrupt", "Connect", "Drain", "Status"}) {
+    EXPECT_THAT(CallRaw(kSessionGrpc, method, "\xff\xff\xff\xff\xff").status(),
+                StatusIs(kInvalidArgument))
+        << method;
+  }
+}
+
+TEST_F(NodeServiceTest, AMessageOverItsBoundIsRefused) {
+  EXPECT_THAT(CallRaw(kSessionGrpc, "OpenRead",
+                      std::string(kMaxControlMessageBytes + 1, 'a'))
+                  .status(),
+              StatusIs(kInvalidArgument));
+}
+
+TEST_F(NodeServiceTest, ABadHeaderIsRefused) {
+  const v1::OpenReadRequest good = OpenOf(session_, granite_, 1);
+  using Request = v1::OpenReadRequest;
+  const auto refused = [&](std::function<void(v1::RequestHeader*)> spoil) {
+    Request bad = good;
+    spoil(bad.mutable_header());
+    return !CallRaw(kSessionGrpc, "OpenRead", bad.SerializeAsString()).ok();
+  };
+  EXPECT_TRUE(refused([](auto* header) { header->set_remaining_micros(0); }));
+  EXPECT_TRUE(
+      refused([](auto* header) { header->set_remaining_micros(1ull << 62); }));
+  EXPECT_TRUE(refused([](auto* header) { header->set_traffic_class(99); }));
+  EXPECT_TRUE(refused([](auto* header) { header->set_protocol(99); }));
+  EXPECT_TRUE(refused([](auto* header) { header->set_session("short"); }));
+  EXPECT_TRUE(refused([](auto* header) { header->set_trace("short"); }));
+  EXPECT_TRUE(
+      refused([](auto* header) { header->set_token(std::string(5000, 't')); }));
+}
+
+TEST_F(NodeServiceTest, ABadOpenReadIsRefusedWithItsField) {
+  const v1::OpenReadRequest good = OpenOf(session_, granite_, 1);
+  using Request = v1::OpenReadRequest;
+  ExpectRefused<Request>(
+      "OpenRead", good, [](Request* bad) { bad->set_name_space("short"); },
+      "name_space");
+  ExpectRefused<Request>(
+      "OpenRead", good,
+      [](Request* bad) { bad->set_name_space(std::string(16, '\0')); },
+      "name_space");
+  ExpectRefused<Request>(
+      "OpenRead", good, [](Request* bad) { bad->mutable_keys()->pop_back(); },
+      "keys");
+  ExpectRefused<Request>(
+      "OpenRead", good,
+      [](Request* bad) {
+        bad->set_keys(std::string(32 * (kMaxBatchKeys + 1), 'k'));
+      },
+      "keys");
+}
+
+TEST_F(NodeServiceTest, ABadReserveIsRefusedWithItsField) {
+  const v1::ReserveRequest good = ReserveOf(session_, granite_, 1, 4096);
+  using Request = v1::ReserveRequest;
+  const auto refuse = [&](std::function<void(Request*)> spoil,
+                          const char* field) {
+    ExpectRefused<Request>("Reserve", good, spoil, field);
+  };
+  refuse([](Request* bad) { bad->set_name_space("x"); }, "name_space");
+  refuse([](Request* bad) { bad->mutable_blocks()->clear_lengths(); },
+         "lengths");
+  refuse([](Request* bad) { bad->mutable_blocks()->set_anchors("x"); },
+         "anchors");
+  refuse([](Request* bad) { bad->mutable_blocks()->set_lengths(0, 0); },
+         "length");
+  refuse(
+      [](Request* bad) { bad->mutable_blocks()->set_lengths(0, 1ull << 40); },
+      "lengths");
+  refuse(
+      [](Request* bad) {
+        bad->mutable_hint()->set_conversation(std::string(33, 'c'));
+      },
+      "hint.conversation");
+  refuse([](Request* bad) { bad->mutable_hint()->set_session_state(3); },
+         "hint.session_state");
+}
+
+TEST_F(NodeServiceTest, OneKeyTwiceInABatchIsRefused) {
+  v1::ReserveRequest request = ReserveOf(session_, granite_, 1, 4096);
+  const BlockRow row{KeyOf(1), ChainPlace{.anchor = KeyOf(1)}, 4096};
+  const std::vector<BlockRow> twice = {row, row};
+  ToProto(absl::Span<const BlockRow>(twice), request.mutable_blocks());
+
+  EXPECT_THAT(Call<v1::ReserveResponse>("Reserve", request),
+              StatusIs(kInvalidArgument));
+  EXPECT_EQ(node_->pool().reserved_slots, 0u);
+}
+
+TEST_F(NodeServiceTest, ABadCommitIsRefusedAndTheReservationLives) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  LendStaging(alice_session_.get(), ++next_staging_, 1, 4096);
+  const v1::CommitRequest good =
+      CommitOf(session_, reserved->reservation(), 1, 4096);
+  using Request = v1::CommitRequest;
+  const std::vector<std::function<void(Request*)>> spoils = {
+      [](Request* bad) { bad->set_reservation(0); },
+      [](Request* bad) { bad->set_wait_for(2); },
+      [](Request* bad) { bad->set_wait_for(77); },
+      [](Request* bad) { bad->set_indexes(0, 1); },
+      [](Request* bad) { bad->clear_extent_counts(); },
+      [](Request* bad) { bad->set_extent_counts(0, 2); },
+      [](Request* bad) { bad->set_extent_counts(0, 1u << 31); },
+      [](Request* bad) { bad->set_extent_lengths(0, 0); },
+      [](Request* bad) { bad->set_extent_lengths(0, ~0ull); },
+      [](Request* bad) { bad->set_extent_lengths(0, 2048); },
+      [](Request* bad) { bad->set_extent_offsets(0, ~0ull); },
+      [](Request* bad) { bad->set_extent_offsets(0, 4096); },
+      [](Request* bad) { bad->set_extent_stagings(0, 424242); },
+      [](Request* bad) { bad->clear_pieces(); },
+      [](Request* bad) { bad->add_pieces(1); },
+      [](Request* bad) { bad->add_indexes(0); },
+      [](Request* bad) {
+        for (int i = 0; i < 5000; ++i) bad->add_indexes(0);
+      },
+  };
+  for (std::size_t i = 0; i < spoils.size(); ++i) {
+    Request bad = good;
+    spoils[i](&bad);
+    EXPECT_THAT(Call<v1::CommitResponse>("Commit", bad),
+                StatusIs(kInvalidArgument))
+        << i;
+  }
+
+  const auto committed = Call<v1::CommitResponse>("Commit", good);
+
+  EXPECT_EQ(OutcomesOf(committed->outcomes()),
+            std::vector<Outcome>{Outcome::kStored});
+}
+
+TEST_F(NodeServiceTest, ABadReportIsRefusedWithItsField) {
+  v1::ReportCorruptRequest good;
+  *good.mutable_header() = HeaderOf(session_);
+  good.set_name_space(IdToProto(granite_.name_space));
+  good.set_keys(IdToProto(KeyOf(1)));
+  good.add_generations(1);
+  using Request = v1::ReportCorruptRequest;
+  ExpectRefused<Request>(
+      "ReportCorrupt", good, [](Request* bad) { bad->add_generations(2); },
+      "generations");
+  ExpectRefused<Request>(
+      "ReportCorrupt", good, [](Request* bad) { bad->set_generations(0, 0); },
+      "generations");
+}
+
+TEST_F(NodeServiceTest, TooManyLeasesAreRefused) {
+  v1::ReleaseRequest request;
+  *request.mutable_header() = HeaderOf(session_);
+  for (std::size_t i = 0; i <= kMaxBatchKeys; ++i) request.add_leases(i);
+
+  EXPECT_THAT(Call<v1::ReleaseResponse>("Release", request),
+              StatusIs(kInvalidArgument, HasSubstr("leases")));
+}
+
+// --- What calls do.
+
+TEST_F(NodeServiceTest, AnEmptyBatchHasAnEmptyAnswer) {
+  v1::OpenReadRequest request = OpenOf(session_, granite_, 1);
+  request.clear_keys();
+
+  const auto opened = Call<v1::OpenReadResponse>("OpenRead", request);
+
+  ASSERT_OK(opened);
+  EXPECT_EQ(opened->outcomes(), "");
+  EXPECT_EQ(opened->lease(), 0u);
+}
+
+TEST_F(NodeServiceTest, ABatchHasOneLeaseAndColumnsOfItsHits) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  ASSERT_EQ(WriteOne(3), Outcome::kStored);
+  v1::OpenReadRequest request = OpenOf(session_, granite_, 1);
+  const std::vector<BlockKey> keys = {KeyOf(1), KeyOf(2), KeyOf(3)};
+  request.set_keys(KeysToProto(keys));
+
+  const auto opened = Call<v1::OpenReadResponse>("OpenRead", request);
+
+  ASSERT_OK(opened);
+  EXPECT_EQ(
+      OutcomesOf(opened->outcomes()),
+      (std::vector<Outcome>{Outcome::kHit, Outcome::kMiss, Outcome::kHit}));
+  EXPECT_NE(opened->lease(), 0u);
+  EXPECT_EQ(opened->lease_millis(), 5000u);
+  EXPECT_EQ(opened->lengths_size(), 2);
+  EXPECT_EQ(opened->extent_counts_size(), 2);
+  EXPECT_EQ(opened->extent_lengths(1), 4096u);
+  EXPECT_NE(opened->generations(0), opened->generations(1));
+  EXPECT_EQ(opened->clear_epoch(), 1u);
+}
+
+TEST_F(NodeServiceTest, ALeaseIsRenewedUntilItHasEnded) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  const auto opened =
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(session_, granite_, 1));
+  v1::RenewRequest renew;
+  *renew.mutable_header() = HeaderOf(session_);
+  renew.add_leases(opened->lease());
+  renew.add_leases(12345);
+  renew.set_lease_millis(5000);
+  RunFor(absl::Seconds(4));
+  EXPECT_EQ(Call<v1::RenewResponse>("Renew", renew)->results(),
+            std::string("\1\2"));
+
+  RunFor(absl::Seconds(10));
+
+  EXPECT_EQ(Call<v1::RenewResponse>("Renew", renew)->results(),
+            std::string("\2\2"));
+}
+
+TEST_F(NodeServiceTest, ExistsSaysWhatIsThereAndLeasesNothing) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  v1::ExistsRequest request;
+  *request.mutable_header() = HeaderOf(session_);
+  request.set_name_space(IdToProto(granite_.name_space));
+  const std::vector<BlockKey> keys = {KeyOf(1), KeyOf(2)};
+  request.set_keys(KeysToProto(keys));
+
+  const auto answer = Call<v1::ExistsResponse>("Exists", request);
+
+  EXPECT_EQ(OutcomesOf(answer->outcomes()),
+            (std::vector<Outcome>{Outcome::kHit, Outcome::kMiss}));
+  ASSERT_EQ(answer->lengths_size(), 1);
+  EXPECT_EQ(answer->lengths(0), 4096u);
+  EXPECT_EQ(node_->pool().leases, 0u);
+}
+
+TEST_F(NodeServiceTest, AnAbortedReservationLeavesNothing) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kBeingWritten);
+  v1::AbortRequest abort;
+  *abort.mutable_header() = HeaderOf(session_);
+  abort.set_reservation(reserved->reservation());
+
+  ASSERT_OK(Call<v1::AbortResponse>("Abort", abort));
+
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kMiss);
+  EXPECT_EQ(node_->pool().reserved_slots, 0u);
+}
+
+// Rule S5.
+TEST_F(NodeServiceTest, ACommitThatIsRepeatedRepeatsItsAnswer) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  LendStaging(alice_session_.get(), ++next_staging_, 1, 4096);
+  const v1::CommitRequest commit =
+      CommitOf(session_, reserved->reservation(), 1, 4096);
+  ASSERT_OK(Call<v1::CommitResponse>("Commit", commit));
+
+  const auto again = Call<v1::CommitResponse>("Commit", commit);
+
+  EXPECT_EQ(OutcomesOf(again->outcomes()),
+            std::vector<Outcome>{Outcome::kStored});
+  EXPECT_EQ(node_->pool().commits, 1u);
+}
+
+// Rule P1: what the node copied is not what the writer said.
+TEST_F(NodeServiceTest, BytesThatChangedBeforeTheCommitAreCorrupt) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  const auto staging =
+      LendStaging(alice_session_.get(), ++next_staging_, 1, 4096);
+  (*staging->Map(MapAccess::kReadWrite))->bytes()[17] ^= std::byte{1};
+
+  const auto committed = Call<v1::CommitResponse>(
+      "Commit", CommitOf(session_, reserved->reservation(), 1, 4096));
+
+  EXPECT_EQ(OutcomesOf(committed->outcomes()),
+            std::vector<Outcome>{Outcome::kCorrupt});
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kMiss);
+}
+
+// Rule P12.
+TEST_F(NodeServiceTest, AReportAboutASoundCopyEvictsNothing) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  const auto opened =
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(session_, granite_, 1));
+  v1::ReportCorruptRequest report;
+  *report.mutable_header() = HeaderOf(session_);
+  report.set_name_space(IdToProto(granite_.name_space));
+  const std::vector<BlockKey> keys = {KeyOf(1), KeyOf(2)};
+  report.set_keys(KeysToProto(keys));
+  report.add_generations(opened->generations(0));
+  report.add_generations(4711);
+
+  const auto answer = Call<v1::ReportCorruptResponse>("ReportCorrupt", report);
+
+  EXPECT_EQ(OutcomesOf(answer->outcomes()),
+            (std::vector<Outcome>{Outcome::kHit, Outcome::kMiss}));
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kHit);
+}
+
+TEST_F(NodeServiceTest, ReportsBeyondWhatTheNodeChecksAreCongested) {
+  v1::ReportCorruptRequest report;
+  *report.mutable_header() = HeaderOf(session_);
+  report.set_name_space(IdToProto(granite_.name_space));
+  for (std::uint64_t n = 0; n < 300; ++n) {
+    report.mutable_keys()->append(KeyOf(n).view());
+    report.add_generations(n + 1);
+  }
+
+  const auto answer = Call<v1::ReportCorruptResponse>("ReportCorrupt", report);
+
+  EXPECT_EQ(OutcomesOf(answer->outcomes()),
+            std::vector<Outcome>(300, Outcome::kCongested));
+}
+
+// Rule C2.
+TEST_F(NodeServiceTest, AReaderThatHasSeenAClearDoesNotGetWhatWasCleared) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  catalog_.Clear(granite_.name_space);
+  v1::OpenReadRequest request = OpenOf(session_, granite_, 1);
+  request.set_clear_epoch(2);
+
+  const auto opened = Call<v1::OpenReadResponse>("OpenRead", request);
+
+  EXPECT_EQ(OutcomesOf(opened->outcomes()),
+            std::vector<Outcome>{Outcome::kMiss});
+  EXPECT_EQ(opened->clear_epoch(), 2u);
+}
+
+// Rule C2.
+TEST_F(NodeServiceTest, ACommitAcrossAClearIsCleared) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  LendStaging(alice_session_.get(), ++next_staging_, 1, 4096);
+  catalog_.Clear(granite_.name_space);
+  RunFor(absl::Seconds(3));
+
+  const auto committed = Call<v1::CommitResponse>(
+      "Commit", CommitOf(session_, reserved->reservation(), 1, 4096));
+
+  EXPECT_EQ(OutcomesOf(committed->outcomes()),
+            std::vector<Outcome>{Outcome::kCleared});
+}
+
+TEST_F(NodeServiceTest, ACommitThatWaitsForPublishedReturnsWhenItIs) {
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  LendStaging(alice_session_.get(), ++next_staging_, 1, 4096);
+  v1::CommitRequest commit =
+      CommitOf(session_, reserved->reservation(), 1, 4096);
+  commit.set_wait_for(1);
+
+  const auto committed = Call<v1::CommitResponse>("Commit", commit);
+
+  EXPECT_EQ(OutcomesOf(committed->outcomes()),
+            std::vector<Outcome>{Outcome::kStored});
+  EXPECT_EQ(catalog_.published.count({granite_.name_space, KeyOf(1)}), 1u);
+}
+
+TEST_F(NodeServiceTest, WithTheCatalogAwayPublishedTimesOutAndLocalDoesNot) {
+  ASSERT_EQ(WriteOne(9), Outcome::kStored);
+  catalog_.silent = true;
+  const auto reserved = Call<v1::ReserveResponse>(
+      "Reserve", ReserveOf(session_, granite_, 1, 4096));
+  LendStaging(alice_session_.get(), ++next_staging_, 1, 4096);
+  v1::CommitRequest commit =
+      CommitOf(session_, reserved->reservation(), 1, 4096);
+  commit.set_wait_for(1);
+
+  const auto committed = Call<v1::CommitResponse>("Commit", commit);
+
+  EXPECT_EQ(OutcomesOf(committed->outcomes()),
+            std::vector<Outcome>{Outcome::kTimedOut});
+  EXPECT_EQ(WriteOne(2), Outcome::kStored);
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kHit);
+}
+
+}  // namespace
+}  // namespace firnkv
