@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "client/clear_epochs.h"
@@ -199,6 +200,7 @@ void ReadOperation::StartFetch(const NodeAddress& node,
     return parts_.router->End(node.node, indexes.size(),
                               Router::Verdict::kUnknown);
   }
+  parts_.retries->Earn(1);
   const StreamTransport::Ticket ticket = parts_.streams->StartRead(
       {.address = node.stream_address, .node = node.node, .epoch = node.epoch},
       std::move(read), fetch);
@@ -299,18 +301,13 @@ void ReadOperation::AfterFetch(const Fetch& fetch, std::size_t index,
     case Outcome::kCorrupt:
       parts_.counters->corrupt_blocks.Add();
       parts_.locations->Forget(IdOf(index));
-      if (const auto welcome = parts_.session->welcome();
-          fetch.local() && welcome != nullptr) {
-        parts_.node->ReportCorrupt(welcome->session, request_.name_space.id,
-                                   request_.blocks[index].key,
-                                   block.generation);
-      }
+      // The connection has told the node (rule P12).
       return EndBlock(&block, outcome);
     case Outcome::kUnavailable:
     case Outcome::kSkipped:
     case Outcome::kCancelled:
     case Outcome::kUnset:
-      return TryElsewhere(fetch, index);
+      return TryElsewhere(fetch, index, parts_.retries->Spend());
     case Outcome::kExpired:
     case Outcome::kDenied:
     case Outcome::kTimedOut:
@@ -330,21 +327,20 @@ void ReadOperation::OnStale(std::size_t index) {
   Block& block = blocks_[index];
   parts_.counters->stale_locations.Add();
   parts_.locations->Forget(IdOf(index));
-  if (block.locates_left == 0 || !parts_.retries->Spend()) {
-    return EndBlock(&block, Outcome::kMiss);
-  }
+  if (block.locates_left == 0) return EndBlock(&block, Outcome::kMiss);
   block.outcome = Outcome::kMiss;
   block.step = block.asked ? Step::kLocate : Step::kAsk;
 }
 
-void ReadOperation::TryElsewhere(const Fetch& fetch, std::size_t index) {
+void ReadOperation::TryElsewhere(const Fetch& fetch, std::size_t index,
+                                 bool paid) {
   Block& block = blocks_[index];
   if (fetch.local()) return AfterLocal(&block, Outcome::kUnavailable);
   parts_.locations->Forget(IdOf(index));
   block.tried.push_back(fetch.node());
   block.outcome = Outcome::kUnavailable;
   const bool others = block.locations.size() > block.tried.size();
-  if ((!others && block.asked) || !parts_.retries->Spend()) {
+  if (!paid || (!others && block.asked)) {
     return EndBlock(&block, Outcome::kUnavailable);
   }
   block.step = others ? Step::kLocated : Step::kAsk;
@@ -353,6 +349,7 @@ void ReadOperation::TryElsewhere(const Fetch& fetch, std::size_t index) {
 void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end) {
   Router::Verdict verdict = Router::Verdict::kFailed;
   bool over = false;
+  std::optional<bool> paid;
   {
     MutexLock lock(&mutex_);
     fetches_.erase(fetch.number());
@@ -378,7 +375,9 @@ void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end) {
         case StreamEnd::kUnreachable:
         case StreamEnd::kBroken:
         case StreamEnd::kCancelled:
-          AfterFetch(fetch, i, Outcome::kUnavailable);
+          // One retry for all blocks of a request: it is one request again.
+          if (!paid) paid = parts_.retries->Spend();
+          TryElsewhere(fetch, i, *paid);
           break;
       }
     }

@@ -87,7 +87,7 @@ void StreamConnection::Cancel(std::uint64_t id, absl::Duration grace) {
     it->second->cancelled = true;
     const bool sent = it->second->sent;
     if (!it->second->busy) ended = TakeOut(id);
-    if (sent && !closed_) outgoing_.push_back({FrameType::kCancel, id});
+    if (sent && !closed_) outgoing_.push_back({FrameType::kCancel, id, {}});
     // Nobody has heard of it.
     if (!sent) frames = UINT64_MAX;
   }
@@ -238,6 +238,16 @@ bool StreamConnection::TakeOutgoing() {
                                 .request = next.id,
                                 .body_bytes = 0,
                                 .payload_bytes = 0});
+      return true;
+    }
+    if (next.type == FrameType::kFoundCorrupt) {
+      const std::string body = EncodeFoundCorrupt(next.corrupt);
+      send_frame_ =
+          EncodeLead({.type = FrameType::kFoundCorrupt,
+                      .request = next.id,
+                      .body_bytes = static_cast<std::uint32_t>(body.size()),
+                      .payload_bytes = 0}) +
+          body;
       return true;
     }
     const auto it = pending_.find(next.id);

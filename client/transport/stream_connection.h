@@ -178,10 +178,12 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
     bool busy = false;
     bool cancelled = false;
   };
-  // One thing to send: a read or its cancellation.
+  // One thing to send: a read, its cancellation, or the report of a corrupt
+  // copy that it was sent.
   struct Outgoing {
     FrameType type;
     std::uint64_t id;
+    FoundCorruptBody corrupt = {};
   };
   enum class Phase : std::uint8_t { kLead, kBody, kPayload, kDiscard };
 
@@ -206,6 +208,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   absl::Status OnHit(const StreamRead& read, StreamSink* sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnPayload() ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReportCorrupt() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnReadEnd() ABSL_LOCKS_EXCLUDED(mutex_);
   void DiscardPayload();
   // The sink of `receiving_` was called; ends its read if it was cancelled

@@ -140,6 +140,7 @@ absl::Status StreamConnection::OnFrame() {
     case FrameType::kRefused:
     case FrameType::kRead:
     case FrameType::kCancel:
+    case FrameType::kFoundCorrupt:
       break;
   }
   return Nonsense("a frame of a client's");
@@ -236,9 +237,22 @@ void StreamConnection::OnPayload() {
     MutexLock lock(&mutex_);
     sink = pending_.at(receiving_)->sink;
   }
+  if (!sound) ReportCorrupt();
   sink->OnBlock(block_.index, sound ? Outcome::kHit : Outcome::kCorrupt,
                 absl::ZeroDuration());
   LeaveSink();
+}
+
+// Rule P12: the node checks for itself. At most one for each block that came.
+void StreamConnection::ReportCorrupt() {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    outgoing_.push_back({FrameType::kFoundCorrupt,
+                         receiving_,
+                         {block_.header.block, block_.header.generation}});
+  }
+  Send();
 }
 
 void StreamConnection::OnReadEnd() {

@@ -47,7 +47,8 @@ absl::StatusOr<std::string_view> Unsealed(std::string_view body) {
 
 // nullopt for an unknown one.
 std::optional<FrameType> TypeFromWire(std::uint16_t number) {
-  if (number < 1 || number > static_cast<std::uint16_t>(FrameType::kCancel)) {
+  if (number < 1 ||
+      number > static_cast<std::uint16_t>(FrameType::kFoundCorrupt)) {
     return std::nullopt;
   }
   return static_cast<FrameType>(number);
@@ -281,6 +282,26 @@ absl::StatusOr<BlockBody> DecodeBlock(std::string_view bytes) {
     body.header = *std::move(header);
   }
   if (!rest.empty()) return Malformed("bytes after a block's body");
+  return body;
+}
+
+std::string EncodeFoundCorrupt(const FoundCorruptBody& body) {
+  std::string out;
+  WireWriter writer(&out);
+  writer.Id(body.block.name_space);
+  writer.Id(body.block.key);
+  writer.U64(static_cast<std::uint64_t>(body.generation));
+  return Sealed(std::move(out));
+}
+
+absl::StatusOr<FoundCorruptBody> DecodeFoundCorrupt(std::string_view bytes) {
+  ASSIGN_OR_RETURN(const std::string_view content, Unsealed(bytes));
+  WireReader reader(content);
+  FoundCorruptBody body;
+  body.block.name_space = reader.TakeId<NamespaceId>();
+  body.block.key = reader.TakeId<BlockKey>();
+  body.generation = Generation{reader.U64()};
+  if (!reader.AtEnd()) return Malformed("a report of a wrong size");
   return body;
 }
 

@@ -45,6 +45,9 @@ enum class FrameType : std::uint16_t {
   kBlock = 4,    // Server: one key's outcome, header and bytes.
   kReadEnd = 5,  // Server: the read with this request id is over.
   kCancel = 6,   // Client: send no more of this request than has begun.
+  // Client: a copy that it was sent failed its checksum. The node checks for
+  // itself before it isolates (rule P12); there is no answer.
+  kFoundCorrupt = 7,
 };
 
 inline constexpr std::size_t kFrameLeadBytes = 32;
@@ -106,6 +109,13 @@ struct BlockBody {
 };
 std::string EncodeBlock(const BlockBody& body);
 absl::StatusOr<BlockBody> DecodeBlock(std::string_view bytes);
+
+struct FoundCorruptBody {
+  BlockId block;
+  Generation generation = Generation::kNone;
+};
+std::string EncodeFoundCorrupt(const FoundCorruptBody& body);
+absl::StatusOr<FoundCorruptBody> DecodeFoundCorrupt(std::string_view bytes);
 
 }  // namespace firnkv
 

@@ -16,8 +16,10 @@
 namespace firnkv {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int kAlice = 0;
 constexpr int kBob = 1;
@@ -168,6 +170,26 @@ TEST_F(ClusterTest, ANodeBehindACutIsUnavailableAndComesBack) {
   cluster_.HealEverything();
   cluster_.RunFor(absl::Seconds(10));
 
+  EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+// Rule P12.
+TEST_F(ClusterTest, ACopyThatARemoteReaderFoundCorruptIsIsolated) {
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+  for (int i = 0; i < 20'000; ++i) {
+    cluster_.Node(1).machine()->memory()->FlipOneBit(
+        cluster_.executor()->random());
+  }
+  operations_.ExpectCorruption();
+
+  const std::vector<Outcome> first = Read(2, kAlice, prompt_);
+  cluster_.RunFor(absl::Seconds(5));
+  const std::vector<Outcome> second = Read(3, kAlice, prompt_);
+
+  EXPECT_THAT(first, Contains(Outcome::kCorrupt));
+  EXPECT_THAT(second, Not(Contains(Outcome::kCorrupt)));
+  EXPECT_GT(cluster_.Node(1).Snapshot().corrupt_copies, 0u);
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
   EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
 }
 

@@ -123,6 +123,7 @@ TEST(ContractNumbers, ClassesRolesAndFrameTypesKeepTheirs) {
   EXPECT_EQ(static_cast<int>(FrameType::kBlock), 4);
   EXPECT_EQ(static_cast<int>(FrameType::kReadEnd), 5);
   EXPECT_EQ(static_cast<int>(FrameType::kCancel), 6);
+  EXPECT_EQ(static_cast<int>(FrameType::kFoundCorrupt), 7);
 }
 
 TEST(ContractNumbers, BlockColumnsHaveTheDocumentedBytes) {

@@ -221,5 +221,14 @@ TEST_F(GoldenFrame, BlocksAreTheDocumentedOnes) {
   EXPECT_THAT(DecodeBlock(golden_.Bytes("block, hit")), IsOk());
 }
 
+TEST_F(GoldenFrame, FoundCorruptIsTheDocumentedOne) {
+  const FoundCorruptBody body{
+      .block = {CountingId<NamespaceId>(0x10), CountingId<BlockKey>(0x20)},
+      .generation = Generation{9}};
+
+  EXPECT_EQ(ToHex(EncodeFoundCorrupt(body)), golden_.Hex("found corrupt"));
+  EXPECT_THAT(DecodeFoundCorrupt(golden_.Bytes("found corrupt")), IsOk());
+}
+
 }  // namespace
 }  // namespace firnkv

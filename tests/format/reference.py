@@ -222,6 +222,7 @@ def frames():
     )
     yield "block, hit", sealed(u32(1) + u32(1) + u64(0) + slot_header())
     yield "block, congested", sealed(u32(2) + u32(9) + u64(20_000))
+    yield "found corrupt", sealed(NAMESPACE + KEY + u64(9))
 
 
 # --- Messages: one of columns, by protobuf's own encoding.

@@ -126,7 +126,7 @@ TEST(FrameLead, BodyAndPayloadHaveBounds) {
 TEST(FrameLead, OnlyABlockHasAPayload) {
   for (const FrameType type :
        {FrameType::kHello, FrameType::kRefused, FrameType::kRead,
-        FrameType::kReadEnd, FrameType::kCancel}) {
+        FrameType::kReadEnd, FrameType::kCancel, FrameType::kFoundCorrupt}) {
     FrameLead lead = SampleLead();
     lead.type = type;
     lead.payload_bytes = 1;
