@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "client/transport/callback_gate.h"
 #include "client/transport/grpc_bytes.h"
+#include "client/transport/named_thread.h"
 #include "proto/base/mutex.h"
 #include "proto/base/text.h"
 
@@ -52,9 +53,9 @@ grpc::ChannelArguments ArgumentsFor(const GrpcConnector::Options& options) {
 
 absl::Status Closed() { return absl::CancelledError("the channel was closed"); }
 
-// The calls of one channel. Shared by the channel and each call in flight,
-// since a `done` may destroy the channel.
-class Calls : public std::enable_shared_from_this<Calls> {
+// The calls of one channel. Outlives every call in flight and every Start: the
+// connector's Ender destroys it, once neither is left.
+class Calls {
  public:
   Calls(const std::string& address, const GrpcConnector::Options& options)
       : max_request_bytes_(options.max_message_bytes),
@@ -67,6 +68,9 @@ class Calls : public std::enable_shared_from_this<Calls> {
   // Ends all with CANCELLED; returns when every `done` has run, but those that
   // this is called from inside of.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns when gRPC has called back for every call. After Close, not from a
+  // thread of gRPC's.
+  void WaitUntilUnused() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Call {
@@ -79,6 +83,12 @@ class Calls : public std::enable_shared_from_this<Calls> {
 
   void Finish(Call* call, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Start, while it counts as a user.
+  void StartCounted(std::string_view method, const std::string& request,
+                    absl::Duration timeout, ControlReply done);
+  void CountUser() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The last thing that is done with this value.
+  void UncountUser() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::size_t max_request_bytes_;
   grpc::GenericStub stub_;
@@ -88,10 +98,36 @@ class Calls : public std::enable_shared_from_this<Calls> {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   // Of calls whose answer has not come; gRPC calls back once for each.
   absl::flat_hash_set<Call*> in_flight_ ABSL_GUARDED_BY(mutex_);
+  // Calls that gRPC has not called back for, and Starts at work.
+  std::size_t users_ ABSL_GUARDED_BY(mutex_) = 0;
+  CondVar unused_;
 };
+
+void Calls::CountUser() {
+  MutexLock lock(&mutex_);
+  ++users_;
+}
+
+void Calls::UncountUser() {
+  MutexLock lock(&mutex_);
+  if (--users_ == 0) unused_.SignalAll();
+}
+
+void Calls::WaitUntilUnused() {
+  MutexLock lock(&mutex_);
+  while (users_ > 0) unused_.Wait(&mutex_);
+}
 
 void Calls::Start(std::string_view method, const std::string& request,
                   absl::Duration timeout, ControlReply done) {
+  // A `done` that runs inside may destroy the channel.
+  CountUser();
+  StartCounted(method, request, timeout, std::move(done));
+  UncountUser();
+}
+
+void Calls::StartCounted(std::string_view method, const std::string& request,
+                         absl::Duration timeout, ControlReply done) {
   if (timeout <= absl::ZeroDuration()) {
     return std::move(done)(absl::DeadlineExceededError(
         StrCat(method, ": the time was over before the call")));
@@ -114,7 +150,10 @@ void Calls::Start(std::string_view method, const std::string& request,
   {
     MutexLock lock(&mutex_);
     closed = closed_;
-    if (!closed) in_flight_.insert(raw);
+    if (!closed) {
+      in_flight_.insert(raw);
+      ++users_;
+    }
   }
   if (closed) {
     call.reset(raw);
@@ -122,8 +161,9 @@ void Calls::Start(std::string_view method, const std::string& request,
   }
   stub_.UnaryCall(&raw->context, std::string(method), grpc::StubOptions(),
                   &raw->request, &raw->response,
-                  [self = shared_from_this(), raw](const grpc::Status& status) {
-                    self->Finish(raw, status);
+                  [this, raw](const grpc::Status& status) {
+                    Finish(raw, status);
+                    UncountUser();
                   });
 }
 
@@ -168,29 +208,111 @@ void Calls::Close() {
   while (gate_.OthersRun()) gate_.Wait(&mutex_);
 }
 
-class GrpcChannel : public ControlChannel {
- public:
-  GrpcChannel(const std::string& address, const GrpcConnector::Options& options)
-      // Shared with calls in flight; see Calls.
-      : calls_(std::make_shared<Calls>(address, options)) {}
-  ~GrpcChannel() override { calls_->Close(); }
+}  // namespace
 
-  void StartCall(std::string_view method, std::string request,
-                 absl::Duration timeout, ControlReply done) override {
-    // A `done` that runs inside may destroy this channel: hence the copy.
-    const std::shared_ptr<Calls> calls = calls_;
-    calls->Start(method, request, timeout, std::move(done));
+// Ends what is left of closed channels. A gRPC channel must not end on a thread
+// of gRPC's: the last one of a process joins those threads, and joining itself
+// it frees the queue that it still has to come back from (gRPC 1.51 then aborts
+// the process, "prior > 0"). So every channel ends on a thread of its own here,
+// started for the first one.
+class GrpcConnector::Ender {
+ public:
+  ~Ender() {
+    {
+      MutexLock lock(&mutex_);
+      closed_ = true;
+      changed_.SignalAll();
+    }
+    thread_.Join();
+    // Those for which there was no thread.
+    while (EndOne()) {
+    }
+  }
+
+  void Take(std::unique_ptr<Calls> calls) {
+    MutexLock lock(&mutex_);
+    ended_.push_back(std::move(calls));
+    changed_.SignalAll();
+    if (started_) return;
+    started_ = true;
+    // Where it cannot be started they wait for the destructor.
+    thread_.Start("firnkv-grpc-end", [this] { Run(); }).IgnoreError();
   }
 
  private:
-  const std::shared_ptr<Calls> calls_;
+  void Run() {
+    while (true) {
+      {
+        MutexLock lock(&mutex_);
+        while (ended_.empty() && !closed_) changed_.Wait(&mutex_);
+        if (ended_.empty()) return;
+      }
+      EndOne();
+    }
+  }
+
+  // False where there is none.
+  bool EndOne() {
+    std::unique_ptr<Calls> calls;
+    {
+      MutexLock lock(&mutex_);
+      if (ended_.empty()) return false;
+      calls = std::move(ended_.back());
+      ended_.pop_back();
+    }
+    calls->WaitUntilUnused();
+    return true;
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::unique_ptr<Calls>> ended_ ABSL_GUARDED_BY(mutex_);
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  // Written under the mutex; joined by the destructor, when nobody starts it.
+  NamedThread thread_;
+};
+
+namespace {
+
+class GrpcChannel : public ControlChannel {
+ public:
+  // Gets the calls to end them, once they have been closed.
+  using End = absl::AnyInvocable<void(std::unique_ptr<Calls>) &&>;
+
+  GrpcChannel(const std::string& address, const GrpcConnector::Options& options,
+              End end)
+      : calls_(std::make_unique<Calls>(address, options)),
+        end_(std::move(end)) {}
+  ~GrpcChannel() override {
+    calls_->Close();
+    std::move(end_)(std::move(calls_));
+  }
+
+  void StartCall(std::string_view method, std::string request,
+                 absl::Duration timeout, ControlReply done) override {
+    calls_->Start(method, request, timeout, std::move(done));
+  }
+
+ private:
+  std::unique_ptr<Calls> calls_;
+  End end_;
 };
 
 }  // namespace
 
+GrpcConnector::GrpcConnector(const Options& options)
+    : options_(options), ender_(std::make_unique<Ender>()) {}
+
+GrpcConnector::~GrpcConnector() = default;
+
 std::unique_ptr<ControlChannel> GrpcConnector::Connect(
     std::string_view address) {
-  return std::make_unique<GrpcChannel>(std::string(address), options_);
+  return std::make_unique<GrpcChannel>(
+      std::string(address), options_,
+      [ender = ender_.get()](std::unique_ptr<Calls> calls) {
+        ender->Take(std::move(calls));
+      });
 }
 
 }  // namespace firnkv

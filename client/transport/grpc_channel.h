@@ -9,7 +9,9 @@
 // StartCall where the call is refused there.
 //
 // Ownership. A channel may be destroyed from inside a `done` of its own, which
-// is then the one that has not returned yet.
+// is then the one that has not returned yet. What gRPC still has to do with it
+// ends on a thread of the connector, which outlives its channels and is not
+// destroyed from inside a `done`.
 
 #ifndef FIRNKV_CLIENT_TRANSPORT_GRPC_CHANNEL_H_
 #define FIRNKV_CLIENT_TRANSPORT_GRPC_CHANNEL_H_
@@ -39,13 +41,17 @@ class GrpcConnector : public ControlConnector {
     absl::Duration keepalive_timeout = absl::Seconds(5);
   };
 
-  GrpcConnector() = default;
-  explicit GrpcConnector(const Options& options) : options_(options) {}
+  GrpcConnector() : GrpcConnector(Options()) {}
+  explicit GrpcConnector(const Options& options);
+  ~GrpcConnector() override;
 
   std::unique_ptr<ControlChannel> Connect(std::string_view address) override;
 
  private:
-  Options options_;
+  class Ender;
+
+  const Options options_;
+  const std::unique_ptr<Ender> ender_;
 };
 
 }  // namespace firnkv

@@ -163,12 +163,13 @@ TEST_F(GrpcBridgeTest, ALargerRequestIsRefusedBeforeItIsSent) {
 }
 
 TEST_F(GrpcBridgeTest, TheServerRefusesALargerRequestOfOthers) {
-  connector_ =
-      GrpcConnector({.max_message_bytes = 4 * kMaxControlMessageBytes});
+  GrpcConnector careless({.max_message_bytes = 4 * kMaxControlMessageBytes});
+  channel_ = careless.Connect(unix_);
   Start(std::string(kMaxControlMessageBytes + 1, 'x'));
 
   EXPECT_EQ(answers_.Take().status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(handler_.calls.empty());
+  channel_.reset();
 }
 
 TEST_F(GrpcBridgeTest, ALargerAnswerIsRefused) {
@@ -236,6 +237,22 @@ TEST_F(GrpcBridgeTest, AChannelMayBeDestroyedInItsOwnDone) {
   // The other call's end comes first: before the destructor returned.
   EXPECT_EQ(answers_.Take().status().code(), StatusCode::kCancelled);
   EXPECT_EQ(*answers_.Take(), "answer");
+}
+
+// gRPC's threads were joined by one of themselves, and the process aborted.
+TEST_F(GrpcBridgeTest, TheLastChannelOfAProcessNeverEndsOnAThreadOfGrpcs) {
+  for (int round = 0; round < 300; ++round) {
+    GrpcConnector connector;
+    Inbox<Answer> answers;
+    std::unique_ptr<ControlChannel> channel = connector.Connect(unix_);
+    channel->StartCall(kStatus, "", kLong, Into(&answers));
+    HeldCalls::Call call = handler_.calls.Take();
+
+    channel.reset();  // The call is still to be called back for.
+
+    EXPECT_EQ(answers.Take().status().code(), StatusCode::kCancelled);
+    std::move(call.reply)(std::string());
+  }
 }
 
 TEST_F(GrpcBridgeTest, NobodyThereIsUnavailable) {
