@@ -3,7 +3,7 @@
 // Every batch goes through the write-ahead log; a synced one is flushed to the
 // device before Apply returns. After a kill the log is replayed, up to the
 // first torn record: what was logged and not torn is there. The log is kept
-// small (64 MiB), so that this takes a fraction of a second.
+// small (32 MiB), so that this takes a fraction of a second.
 //
 // Threading. Thread-safe. RocksDB has threads of its own for flushes and
 // compactions.

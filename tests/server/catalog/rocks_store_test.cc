@@ -26,6 +26,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+constexpr int kBatches = 150;
+constexpr int kEntriesABatch = 2048;
+
 class RocksStoreTest : public testing::Test {
  protected:
   RocksStoreTest() {
@@ -54,27 +57,40 @@ class RocksStoreTest : public testing::Test {
     return *value;
   }
 
-  // Runs `work` in a process of its own until that says "ready" (by returning),
-  // then kills it.
-  template <typename Work>
-  void RunAndKill(Work work) {
-    int ready[2];
-    ASSERT_EQ(pipe(ready), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      work();
-      const char byte = 'r';
-      if (write(ready[1], &byte, 1) != 1) _exit(1);
-      while (true) pause();
+  // A process of its own that writes as `mode` says (Write below) and tells of
+  // it through a pipe, a byte a time.
+  struct Child {
+    pid_t pid = 0;
+    int progress = -1;
+  };
+  Child StartWriter(const char* mode) {
+    int progress[2];
+    EXPECT_EQ(pipe(progress), 0);
+    Child child{fork(), progress[0]};
+    if (child.pid == 0) {
+      // Not only a fork: RocksDB's threads are not in the child, and what waits
+      // for them would wait for ever.
+      dup2(progress[1], STDIN_FILENO);
+      execl("/proc/self/exe", "rocks_store_test", "--write", mode,
+            directory_.c_str(), nullptr);
+      _exit(1);
     }
-    close(ready[1]);
+    close(progress[1]);
+    return child;
+  }
+  // Kills it once it has told of `wanted` writes; how many it told of in all.
+  int KillAfter(const Child& child, int wanted) {
+    int told = 0;
     char byte = 0;
-    EXPECT_EQ(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    kill(child, SIGKILL);
+    while (told < wanted && read(child.progress, &byte, 1) == 1) ++told;
+    kill(child.pid, SIGKILL);
     int status = 0;
-    waitpid(child, &status, 0);
+    waitpid(child.pid, &status, 0);
     EXPECT_TRUE(WIFSIGNALED(status));
+    // What it told of before the kill arrived.
+    while (read(child.progress, &byte, 1) == 1) ++told;
+    close(child.progress);
+    return told;
   }
 
   std::string directory_;
@@ -138,12 +154,7 @@ TEST_F(RocksStoreTest, ADirectoryInUseIsRefusedWithWhatToDo) {
 }
 
 TEST_F(RocksStoreTest, WhatWasLoggedSurvivesAKill) {
-  RunAndKill([this] {
-    Open();
-    for (int i = 0; i < 1000; ++i) {
-      Put(Family::kKeys, std::to_string(i), std::to_string(i));
-    }
-  });
+  KillAfter(StartWriter("thousand"), 1);
 
   Open();
 
@@ -156,31 +167,9 @@ TEST_F(RocksStoreTest, WhatWasLoggedSurvivesAKill) {
 // one without the earlier.
 TEST_F(RocksStoreTest, AKillInTheMiddleLeavesAPrefixOfWholeBatches) {
   for (int round = 1; round <= 5; ++round) {
+    store_.reset();
     std::filesystem::remove_all(directory_);
-    int progress[2];
-    ASSERT_EQ(pipe(progress), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      Open();
-      for (int i = 0;; ++i) {
-        Put(Family::kKeys, StrCat("a", i), "v");
-        const absl::Status status =
-            store_->Apply({{Family::kKeys, StrCat("b", i), std::string("v")},
-                           {Family::kKeys, StrCat("c", i), std::string("v")}},
-                          Store::Durability::kLogged);
-        const char byte = 'w';
-        if (!status.ok() || write(progress[1], &byte, 1) != 1) _exit(1);
-      }
-    }
-    close(progress[1]);
-    int told = 0;
-    char byte = 0;
-    while (told < 100 * round && read(progress[0], &byte, 1) == 1) ++told;
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    // What was told before the kill was noticed counts too.
-    while (read(progress[0], &byte, 1) == 1) ++told;
-    close(progress[0]);
+    const int told = KillAfter(StartWriter("forever"), 100 * round);
 
     Open();
     int last = 0;
@@ -201,27 +190,7 @@ TEST_F(RocksStoreTest, AKillInTheMiddleLeavesAPrefixOfWholeBatches) {
 // Ready in well under a second, also after SIGKILL, also with many entries: a
 // full log is replayed, entries are not read.
 TEST_F(RocksStoreTest, ACatalogIsReadyAtOnceAfterAKillWithManyEntries) {
-  constexpr int kBatches = 150;
-  constexpr int kEntriesABatch = 2048;
-  RunAndKill([this] {
-    Open();
-    EntryRecord entry;
-    entry.sequence = 1;
-    entry.clear_epoch = ClearEpoch{1};
-    entry.locations.resize(1);
-    SeededRandom random(1);
-    std::vector<Store::Write> batch;
-    for (int i = 0; i < kBatches; ++i) {
-      batch.clear();
-      for (int j = 0; j < kEntriesABatch; ++j) {
-        batch.push_back(
-            {Family::kKeys,
-             EntryKey({.name_space = {}, .key = BlockKey::Make(&random)}),
-             Encode(entry)});
-      }
-      if (!store_->Apply(batch, Store::Durability::kLogged).ok()) _exit(1);
-    }
-  });
+  KillAfter(StartWriter("many"), 1);
   SystemClock clock;
   SystemRandom random;
 
@@ -245,5 +214,76 @@ TEST_F(RocksStoreTest, ACatalogIsReadyAtOnceAfterAKillWithManyEntries) {
             static_cast<std::uint64_t>(kBatches * kEntriesABatch));
 }
 
+// What the child processes do.
+bool Tell() {
+  const char byte = 'w';
+  return write(STDIN_FILENO, &byte, 1) == 1;
+}
+
+bool WriteThousand(RocksStore* store) {
+  for (int i = 0; i < 1000; ++i) {
+    if (!store
+             ->Apply({{Family::kKeys, std::to_string(i), std::to_string(i)}},
+                     Store::Durability::kLogged)
+             .ok()) {
+      return false;
+    }
+  }
+  return Tell();
+}
+
+bool WriteForever(RocksStore* store) {
+  for (int i = 0;; ++i) {
+    const std::string value = "v";
+    if (!store
+             ->Apply({{Family::kKeys, StrCat("a", i), value}},
+                     Store::Durability::kLogged)
+             .ok() ||
+        !store
+             ->Apply({{Family::kKeys, StrCat("b", i), value},
+                      {Family::kKeys, StrCat("c", i), value}},
+                     Store::Durability::kLogged)
+             .ok() ||
+        !Tell()) {
+      return false;
+    }
+  }
+}
+
+bool WriteMany(RocksStore* store) {
+  EntryRecord entry;
+  entry.sequence = 1;
+  entry.clear_epoch = ClearEpoch{1};
+  entry.locations.resize(1);
+  SeededRandom random(1);
+  for (int i = 0; i < kBatches; ++i) {
+    std::vector<Store::Write> batch;
+    for (int j = 0; j < kEntriesABatch; ++j) {
+      const BlockId block{.name_space = {}, .key = BlockKey::Make(&random)};
+      batch.push_back({Family::kKeys, EntryKey(block), Encode(entry)});
+    }
+    if (!store->Apply(batch, Store::Durability::kLogged).ok()) return false;
+  }
+  return Tell();
+}
+
+int Write(std::string_view mode, const char* directory) {
+  auto store = RocksStore::Open(directory);
+  if (!store.ok()) return 1;
+  const bool wrote = mode == "thousand"  ? WriteThousand(store->get())
+                     : mode == "forever" ? WriteForever(store->get())
+                                         : WriteMany(store->get());
+  while (wrote) pause();
+  return 1;
+}
+
 }  // namespace
 }  // namespace firnkv
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::string_view(argv[1]) == "--write") {
+    return firnkv::Write(argv[2], argv[3]);
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
