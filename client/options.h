@@ -83,7 +83,7 @@ struct ClientOptions {
   int threads = 2;
 
   // Gets a line when something happened that an operator should know: a lost
-  // node, a corrupt block, a broken invariant. Called from client threads; must
+  // session, a broken invariant. Called from client threads; must
   // not block or call the Client. Empty: nothing is logged.
   std::function<void(std::string_view line)> log;
 };

@@ -5,7 +5,6 @@
 
 #include "client/clear_epochs.h"
 #include "client/counters.h"
-#include "client/retry.h"
 #include "proto/base/limits.h"
 #include "proto/base/text.h"
 
@@ -86,7 +85,6 @@ void ReadOperation::Begin() {
       }
     }
     UseCachedLocations();
-    parts_.retries->Earn(static_cast<std::int64_t>(blocks_.size()));
     timer_ = parts_.seams->executor->PostAt(
         deadline_, parts_.scope->Wrap([self = shared_from_this()] {
           self->End(Outcome::kTimedOut);

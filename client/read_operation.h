@@ -251,8 +251,10 @@ class ReadOperation : public Operation,
       ABSL_LOCKS_EXCLUDED(mutex_);
   void AfterFetch(const Fetch& fetch, std::size_t index, Outcome outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnStale(std::size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TryElsewhere(const Fetch& fetch, std::size_t index)
+  void OnStale(const Fetch& fetch, std::size_t index)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `paid`: there is a retry for it (retry.h).
+  void TryElsewhere(const Fetch& fetch, std::size_t index, bool paid)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ClientParts parts_;

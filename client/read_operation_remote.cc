@@ -86,6 +86,7 @@ void ReadOperation::TakeLocations(
   }
   if (found.outcome != Outcome::kHit) return EndBlock(&block, found.outcome);
   Locations elsewhere;
+  for (const auto& l : found.locations) fprintf(stderr, "  loc %s epoch %llx gen %llu\n", ToHex(l.node).substr(0,6).c_str(), (unsigned long long)l.epoch, (unsigned long long)l.generation);
   bool here = false;
   for (const Location& location : found.locations) {
     const bool local = welcome != nullptr && location.node == welcome->node &&
@@ -156,7 +157,7 @@ void ReadOperation::StartFetches(const Indexes& indexes) {
     MutexLock lock(&mutex_);
     if (over_) return;
     for (const std::size_t i : nowhere) {
-      Block& block = blocks_[i];
+      Block& block = blocks_[i]; fprintf(stderr, "  nowhere\n");
       parts_.locations->Forget(IdOf(i));
       if (block.asked) {
         EndBlock(&block, Outcome::kUnavailable);
@@ -294,7 +295,7 @@ void ReadOperation::AfterFetch(const Fetch& fetch, std::size_t index,
     case Outcome::kMiss:
     case Outcome::kStaleLocation:
       if (fetch.local()) return AfterLocal(&block, Outcome::kMiss);
-      return OnStale(index);
+      return OnStale(fetch, index);
     case Outcome::kBeingWritten:
       if (fetch.local()) return AfterLocal(&block, outcome);
       return EndBlock(&block, outcome);
@@ -323,18 +324,26 @@ void ReadOperation::AfterFetch(const Fetch& fetch, std::size_t index,
 }
 
 // The location was wrong: relocate once.
-void ReadOperation::OnStale(std::size_t index) {
+void ReadOperation::OnStale(const Fetch& fetch, std::size_t index) {
+  fprintf(stderr, "  stale at %s\n", ToHex(fetch.node()).substr(0,6).c_str());
   Block& block = blocks_[index];
   parts_.counters->stale_locations.Add();
   parts_.locations->Forget(IdOf(index));
-  if (block.locates_left == 0) return EndBlock(&block, Outcome::kMiss);
   block.outcome = Outcome::kMiss;
+  // Another copy that was located with it needs no second look: the catalog
+  // may name the stale one again, until it has heard.
+  block.tried.push_back(fetch.node());
+  if (block.locations.size() > block.tried.size()) {
+    block.step = Step::kLocated;
+    return;
+  }
+  if (block.locates_left == 0) return EndBlock(&block, Outcome::kMiss);
   block.step = block.asked ? Step::kLocate : Step::kAsk;
 }
 
 void ReadOperation::TryElsewhere(const Fetch& fetch, std::size_t index,
                                  bool paid) {
-  Block& block = blocks_[index];
+  Block& block = blocks_[index];fprintf(stderr, "  elsewhere than %s\n", ToHex(fetch.node()).substr(0,6).c_str());
   if (fetch.local()) return AfterLocal(&block, Outcome::kUnavailable);
   parts_.locations->Forget(IdOf(index));
   block.tried.push_back(fetch.node());
