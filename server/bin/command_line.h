@@ -1,5 +1,6 @@
 // A daemon's command line: flags made from its options, --config, --check,
-// --print-config, --version. Defaults, file, environment, flags: the later wins.
+// --print-config, --version. Of defaults, file, environment and flags the later
+// wins.
 
 #ifndef FIRNKV_SERVER_BIN_COMMAND_LINE_H_
 #define FIRNKV_SERVER_BIN_COMMAND_LINE_H_
