@@ -126,7 +126,8 @@ class ReadOperation : public Operation,
     // Remote.
     Locations locations;
     absl::InlinedVector<NodeId, 1> tried;
-    Generation generation = Generation::kNone;
+    // Number of the fetch that brings it, while kFetching.
+    std::uint64_t fetch = 0;
     BounceMemory::Piece bounce;
   };
   using Indexes = std::vector<std::size_t>;
@@ -251,6 +252,7 @@ class ReadOperation : public Operation,
       ABSL_LOCKS_EXCLUDED(mutex_);
   void AfterFetch(const Fetch& fetch, std::size_t index, Outcome outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsIn(const Block& block, const Fetch& fetch);
   void OnStale(const Fetch& fetch, std::size_t index)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `paid`: there is a retry for it (retry.h).

@@ -86,7 +86,6 @@ void ReadOperation::TakeLocations(
   }
   if (found.outcome != Outcome::kHit) return EndBlock(&block, found.outcome);
   Locations elsewhere;
-  for (const auto& l : found.locations) fprintf(stderr, "  loc %s epoch %llx gen %llu\n", ToHex(l.node).substr(0,6).c_str(), (unsigned long long)l.epoch, (unsigned long long)l.generation);
   bool here = false;
   for (const Location& location : found.locations) {
     const bool local = welcome != nullptr && location.node == welcome->node &&
@@ -157,7 +156,7 @@ void ReadOperation::StartFetches(const Indexes& indexes) {
     MutexLock lock(&mutex_);
     if (over_) return;
     for (const std::size_t i : nowhere) {
-      Block& block = blocks_[i]; fprintf(stderr, "  nowhere\n");
+      Block& block = blocks_[i];
       parts_.locations->Forget(IdOf(i));
       if (block.asked) {
         EndBlock(&block, Outcome::kUnavailable);
@@ -186,7 +185,8 @@ void ReadOperation::StartFetch(const NodeAddress& node,
     if (!over) {
       read.clear_epoch = clear_epoch_;
       for (const std::size_t i : indexes) {
-        const Block& block = blocks_[i];
+        Block& block = blocks_[i];
+        block.fetch = next_fetch_;
         read.keys.push_back(
             {.key = request_.blocks[i].key,
              .room = block.whole ? RunBytes(block.run) : kLargestBlockBytes});
@@ -233,12 +233,18 @@ void ReadOperation::Fetch::OnEnd(StreamEnd end, const absl::Status&) {
   read_->OnFetchEnd(*this, end);
 }
 
+// A block that this fetch could not give may be in another one before this one
+// has ended.
+bool ReadOperation::IsIn(const Block& block, const Fetch& fetch) {
+  return block.step == Step::kFetching && block.fetch == fetch.number();
+}
+
 ByteRun ReadOperation::PlaceFor(const Fetch& fetch, std::size_t index,
                                 const SlotHeader& header) {
   MutexLock lock(&mutex_);
   if (over_) return {};
   Block& block = blocks_[index];
-  if (block.step != Step::kFetching) return {};
+  if (!IsIn(block, fetch)) return {};
   const IdentityDigest& digest = request_.name_space.digest;
   if (!digest.IsZero() && header.digest != digest) {
     // Of another contract: not what was asked for, whatever its key says.
@@ -249,7 +255,6 @@ ByteRun ReadOperation::PlaceFor(const Fetch& fetch, std::size_t index,
     EndBlock(&block, Outcome::kWrongSize);
     return {};
   }
-  block.generation = header.generation;
   if (block.whole) return block.run;
   block.bounce = parts_.bounce->Take(header.length);
   if (!block.bounce) {
@@ -264,7 +269,7 @@ void ReadOperation::OnFetched(const Fetch& fetch, std::size_t index,
   Block* block = nullptr;
   {
     MutexLock lock(&mutex_);
-    if (over_ || blocks_[index].step != Step::kFetching) return;
+    if (over_ || !IsIn(blocks_[index], fetch)) return;
     retry_after_ = std::max(retry_after_, retry_after);
     block = &blocks_[index];
   }
@@ -325,7 +330,6 @@ void ReadOperation::AfterFetch(const Fetch& fetch, std::size_t index,
 
 // The location was wrong: relocate once.
 void ReadOperation::OnStale(const Fetch& fetch, std::size_t index) {
-  fprintf(stderr, "  stale at %s\n", ToHex(fetch.node()).substr(0,6).c_str());
   Block& block = blocks_[index];
   parts_.counters->stale_locations.Add();
   parts_.locations->Forget(IdOf(index));
@@ -343,7 +347,7 @@ void ReadOperation::OnStale(const Fetch& fetch, std::size_t index) {
 
 void ReadOperation::TryElsewhere(const Fetch& fetch, std::size_t index,
                                  bool paid) {
-  Block& block = blocks_[index];fprintf(stderr, "  elsewhere than %s\n", ToHex(fetch.node()).substr(0,6).c_str());
+  Block& block = blocks_[index];
   if (fetch.local()) return AfterLocal(&block, Outcome::kUnavailable);
   parts_.locations->Forget(IdOf(index));
   block.tried.push_back(fetch.node());
@@ -372,7 +376,7 @@ void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end) {
       verdict = Router::Verdict::kUnknown;
     }
     for (const std::size_t i : fetch.indexes()) {
-      if (over || blocks_[i].step != Step::kFetching) continue;
+      if (over || !IsIn(blocks_[i], fetch)) continue;
       switch (end) {
         case StreamEnd::kRefused:
           EndBlock(&blocks_[i], Outcome::kDenied);
