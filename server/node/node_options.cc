@@ -85,7 +85,7 @@ void DescribeSessions(NodeOptions* options, OptionList* list) {
       {.help = "Pieces of staging of a tenant.", .least = 1, .most = 65536});
 }
 
-void DescribeData(NodeOptions* options, OptionList* list) {
+void DescribeMemory(NodeOptions* options, OptionList* list) {
   list->Bytes("dram.bytes", &options->dram_bytes,
               {.help = "Target size of the DRAM pool.",
                .least = 4 * kMiB,
@@ -100,6 +100,9 @@ void DescribeData(NodeOptions* options, OptionList* list) {
                .most = 1024 * kGiB});
   list->Flag("dram.huge_pages", &options->huge_pages,
              {.help = "Take the pool from reserved huge pages."});
+}
+
+void DescribeBounds(NodeOptions* options, OptionList* list) {
   list->Count("leases.max_slots", &options->leases.max_leased_slots,
               {.help = "Slots under read leases, counted once a lease.",
                .least = 1,
@@ -162,7 +165,8 @@ void DescribeData(NodeOptions* options, OptionList* list) {
 void Describe(NodeOptions* options, OptionList* list) {
   DescribeNetwork(options, list);
   DescribeSessions(options, list);
-  DescribeData(options, list);
+  DescribeMemory(options, list);
+  DescribeBounds(options, list);
 }
 
 std::uint64_t RegionBytes(const NodeOptions& options) {
@@ -186,12 +190,14 @@ bool IsLoopback(const std::string& address) {
 
 absl::Status Validate(const NodeOptions& options) {
   RETURN_IF_ERROR(ParseUidMap(options.uid_map).status());
-  for (const std::string* address : {&options.stream, &options.control}) {
+  for (const auto& [name, address] :
+       {std::pair{"node.stream", &options.stream},
+        std::pair{"node.control", &options.control}}) {
     if (!options.plaintext_network && !IsLoopback(*address)) {
       return absl::InvalidArgumentError(
-          StrCat(*address,
-                 " is beyond loopback and there is no TLS: set "
-                 "node.plaintext_network to allow it"));
+          StrCat(name, " is ", *address,
+                 ", beyond loopback, where bytes would go in plain text; if "
+                 "that network is trusted, set node.plaintext_network: true"));
     }
   }
   const std::uint64_t region = RegionBytes(options);

@@ -16,15 +16,6 @@ absl::Status Broken(std::string_view what) {
   return absl::InvalidArgumentError(StrCat("protocol: ", what));
 }
 
-std::string Frame(FrameType type, std::uint64_t request,
-                  const std::string& body, std::uint64_t payload_bytes = 0) {
-  return EncodeLead({.type = type,
-                     .request = request,
-                     .body_bytes = static_cast<std::uint32_t>(body.size()),
-                     .payload_bytes = payload_bytes}) +
-         body;
-}
-
 }  // namespace
 
 ServedConnection::ServedConnection(const Options& options, const Parts& parts,
@@ -79,7 +70,7 @@ void ServedConnection::Refuse(const absl::Status& why) {
     refusing_ = true;
     first_.clear();
     first_.push_back(
-        Frame(FrameType::kRefused, 0, EncodeRefused({.reason = why})));
+        MakeFrame(FrameType::kRefused, 0, EncodeRefused({.reason = why})));
     parts_.executor->Cancel(receive_timer_);
   }
   parts_.metrics->bad_requests.Add();
@@ -92,7 +83,7 @@ void ServedConnection::Refuse(const absl::Status& why) {
 
 bool ServedConnection::MayReceive() const {
   return !closed_ && !refusing_ && receiving_ == Step::kNone &&
-         responses_.size() < options_.max_requests && keys_ < options_.max_keys;
+         answers_.size() < options_.max_requests && keys_ < options_.max_keys;
 }
 
 void ServedConnection::ReceiveFrames() {
@@ -222,11 +213,11 @@ absl::Status ServedConnection::OnHello() {
     parts_.executor->Cancel(receive_timer_);
     identified_ = true;
     claims_ = claims;
-    first_.push_back(Frame(FrameType::kHello, 0,
-                           EncodeHello({.handshake = ours,
-                                        .token = {},
-                                        .node = options_.node,
-                                        .epoch = options_.epoch})));
+    first_.push_back(MakeFrame(FrameType::kHello, 0,
+                               EncodeHello({.handshake = ours,
+                                            .token = {},
+                                            .node = options_.node,
+                                            .epoch = options_.epoch})));
   }
   SendFrames();
   return absl::OkStatus();
@@ -235,28 +226,28 @@ absl::Status ServedConnection::OnHello() {
 absl::Status ServedConnection::OnRead(std::uint64_t request) {
   ASSIGN_OR_RETURN(ReadBody body, DecodeRead(body_bytes_));
   RETURN_IF_ERROR(Validate(body.header));
-  auto response = std::make_unique<Response>();
-  response->request = request;
-  response->busy = BusyMark(parts_.busy);
-  response->started = parts_.executor->clock()->Now();
-  response->deadline = response->started + std::min(body.header.remaining,
-                                                    options_.longest_response);
-  const BootTime deadline = response->deadline;
+  const BootTime now = parts_.executor->clock()->Now();
+  const BootTime deadline =
+      now + std::min(body.header.remaining, options_.longest_response);
   const NamespaceId name_space = body.name_space;
   const ClearEpoch seen = body.clear_epoch;
-  response->body = std::move(body);
+  auto answer = std::make_unique<StreamAnswer>(
+      options_.answer,
+      StreamAnswer::Parts{
+          .pool = parts_.pool, .metrics = parts_.metrics, .busy = parts_.busy},
+      request, std::move(body), now, deadline);
   NamespaceCaller caller;
   {
     MutexLock lock(&mutex_);
     if (!parts_.credentials->StillValid(claims_)) {
       return absl::UnauthenticatedError("the token has expired");
     }
-    for (const auto& other : responses_) {
-      if (other->request == request) return Broken("a request id twice");
+    for (const auto& other : answers_) {
+      if (other->request() == request) return Broken("a request id twice");
     }
     caller = {claims_.tenant, claims_.role == Role::kNode};
-    keys_ += response->body.keys.size();
-    responses_.push_back(std::move(response));
+    keys_ += answer->keys();
+    answers_.push_back(std::move(answer));
   }
   parts_.namespaces->Find(
       caller, name_space, seen, deadline,
@@ -271,11 +262,8 @@ void ServedConnection::OnNamespace(std::uint64_t request,
                                    NamespaceCache::Answer answer) {
   {
     MutexLock lock(&mutex_);
-    for (const auto& response : responses_) {
-      if (response->request != request || response->resolved) continue;
-      response->name_space = std::move(answer);
-      response->resolved = true;
-      break;
+    for (const auto& one : answers_) {
+      if (one->request() == request) one->Resolve(std::move(answer));
     }
   }
   SendFrames();
@@ -284,8 +272,8 @@ void ServedConnection::OnNamespace(std::uint64_t request,
 void ServedConnection::OnCancel(std::uint64_t request) {
   {
     MutexLock lock(&mutex_);
-    for (const auto& response : responses_) {
-      if (response->request == request) response->cancelled = true;
+    for (const auto& one : answers_) {
+      if (one->request() == request) one->Cancel();
     }
   }
   SendFrames();
@@ -335,14 +323,7 @@ void ServedConnection::SendFrames() {
     {
       MutexLock lock(&mutex_);
       outgoing_ = std::move(next);
-      const auto* const text =
-          reinterpret_cast<const std::byte*>(outgoing_.text.data());
-      for (const Outgoing::Piece& piece : outgoing_.pieces) {
-        pieces.push_back(
-            piece.payload.empty()
-                ? absl::MakeSpan(text + piece.text_offset, piece.text_bytes)
-                : piece.payload);
-      }
+      pieces = outgoing_.frames.Pieces();
       // Rule T3.
       send_timer_ = CloseAt(outgoing_.deadline, "a response was not read");
     }
@@ -365,117 +346,35 @@ void ServedConnection::SendFrames() {
 }
 
 bool ServedConnection::TakeOutgoing(Outgoing* outgoing) {
-  Response* response = nullptr;
+  const BootTime now = parts_.executor->clock()->Now();
+  StreamAnswer* answer = nullptr;
   bool cancelled = false;
   {
     MutexLock lock(&mutex_);
     if (closed_ || sending_ != Step::kNone) return false;
     if (!first_.empty()) {
-      outgoing->text = std::move(first_.front());
+      outgoing->frames.Append(first_.front(), {}, {});
       first_.pop_front();
-      outgoing->pieces.push_back({0, outgoing->text.size(), {}});
-      outgoing->deadline =
-          parts_.executor->clock()->Now() + options_.frame_timeout;
+      outgoing->deadline = now + options_.frame_timeout;
       outgoing->closes = refusing_ && first_.empty();
       sending_ = Step::kStarting;
       return true;
     }
     if (refusing_) return false;
-    for (const auto& one : responses_) {
-      if (!one->resolved && !one->cancelled) continue;
-      response = one.get();
-      cancelled = one->cancelled;
-      break;
-    }
-    if (response == nullptr) return false;
+    const auto ready =
+        std::find_if(answers_.begin(), answers_.end(),
+                     [](const auto& one) { return one->ready(); });
+    if (ready == answers_.end()) return false;
+    answer = ready->get();
+    cancelled = answer->cancelled();
     sending_ = Step::kStarting;
   }
-  Fill(response, cancelled, outgoing);
+  // Without the lock: an answer ends by whoever is sending, and that is us.
+  outgoing->deadline = std::max(now, answer->deadline()) + options_.grace;
+  if (answer->Fill(now, cancelled, &outgoing->frames)) {
+    outgoing->finishes = answer;
+  }
   return true;
-}
-
-void ServedConnection::Fill(Response* response, bool cancelled,
-                            Outgoing* outgoing) const {
-  const BootTime now = parts_.executor->clock()->Now();
-  const std::size_t keys = response->body.keys.size();
-  outgoing->deadline = std::max(now, response->deadline) + options_.grace;
-  const auto answer_rest = [&](Outcome outcome) {
-    while (response->next < keys) {
-      HeldBlock block;
-      block.outcome = outcome;
-      AppendBlock(std::move(block), response, outgoing);
-    }
-  };
-  if (!cancelled) {
-    const auto* const refused = std::get_if<Outcome>(&response->name_space);
-    if (refused != nullptr) {
-      answer_rest(*refused);
-    } else if (now >= response->deadline) {
-      answer_rest(Outcome::kTimedOut);
-    } else {
-      FillFromPool(std::get<PoolNamespace>(response->name_space), response,
-                   outgoing);
-      if (response->run_over) answer_rest(Outcome::kSkipped);
-    }
-    if (response->next < keys) return;
-  }
-  const std::string end = Frame(FrameType::kReadEnd, response->request, {});
-  outgoing->pieces.push_back({outgoing->text.size(), end.size(), {}});
-  outgoing->text += end;
-  outgoing->finishes = response;
-}
-
-void ServedConnection::FillFromPool(const PoolNamespace& name_space,
-                                    Response* response,
-                                    Outgoing* outgoing) const {
-  std::vector<HeldRequest::Key> keys;
-  const std::size_t last =
-      std::min(response->body.keys.size(), response->next + options_.send_keys);
-  for (std::size_t i = response->next; i < last; ++i) {
-    keys.push_back({response->body.keys[i].key, response->body.keys[i].room});
-  }
-  if (keys.empty()) return;
-  const bool leading_run = response->body.leading_run;
-  HeldAnswer answer = parts_.pool->OpenHeld(
-      {.name_space = &name_space,
-       .keys = keys,
-       .span = leading_run ? ReadSpan::kLeadingRun : ReadSpan::kEveryBlock,
-       .max_bytes = options_.send_bytes});
-  CHECK(answer.decided > 0 && answer.decided <= keys.size());
-  for (std::size_t i = 0; i < answer.decided && !response->run_over; ++i) {
-    response->run_over =
-        leading_run && answer.blocks[i].outcome != Outcome::kHit;
-    AppendBlock(std::move(answer.blocks[i]), response, outgoing);
-  }
-}
-
-void ServedConnection::AppendBlock(HeldBlock block, Response* response,
-                                   Outgoing* outgoing) const {
-  const bool hit = block.outcome == Outcome::kHit;
-  CHECK(!hit || block.bytes.size() == block.header.length);
-  const std::string frame =
-      Frame(FrameType::kBlock, response->request,
-            EncodeBlock({.index = static_cast<std::uint32_t>(response->next),
-                         .outcome = block.outcome,
-                         .retry_after = block.outcome == Outcome::kCongested
-                                            ? options_.retry_after
-                                            : absl::ZeroDuration(),
-                         .header = hit ? block.header : SlotHeader{}}),
-            hit ? block.bytes.size() : 0);
-  // Neighbouring frames without payload between them are one piece.
-  if (!outgoing->pieces.empty() && outgoing->pieces.back().payload.empty()) {
-    outgoing->pieces.back().text_bytes += frame.size();
-  } else {
-    outgoing->pieces.push_back({outgoing->text.size(), frame.size(), {}});
-  }
-  outgoing->text += frame;
-  if (hit) {
-    outgoing->pieces.push_back({0, 0, block.bytes});
-    outgoing->holds.push_back(std::move(block.hold));
-    parts_.metrics->stream_bytes.Add(block.bytes.size());
-  }
-  parts_.metrics->CountOutcome(&parts_.metrics->stream_reads, block.outcome);
-  ++response->next;
 }
 
 void ServedConnection::OnSent(absl::Status status) {
@@ -502,7 +401,7 @@ bool ServedConnection::HandleSent(const absl::Status& status) {
     if (sent.finishes == nullptr) sending_ = Step::kNone;
   }
   // Rule P8: the transport needs the memory no longer.
-  sent.holds.clear();
+  sent.frames.EndHolds();
   if (!status.ok()) {
     Close(status);
     return false;
@@ -514,25 +413,25 @@ bool ServedConnection::HandleSent(const absl::Status& status) {
         parts_.executor->clock()->Now() + options_.refusal_linger, "refused");
     return false;
   }
-  if (sent.finishes != nullptr) FinishResponse(sent.finishes);
+  if (sent.finishes != nullptr) FinishAnswer(sent.finishes);
   return true;
 }
 
-void ServedConnection::FinishResponse(const Response* response) {
-  std::unique_ptr<Response> finished;
+void ServedConnection::FinishAnswer(const StreamAnswer* answer) {
+  std::unique_ptr<StreamAnswer> finished;
   {
     MutexLock lock(&mutex_);
-    const auto it = std::find_if(
-        responses_.begin(), responses_.end(),
-        [response](const auto& one) { return one.get() == response; });
-    CHECK(it != responses_.end());
+    const auto it =
+        std::find_if(answers_.begin(), answers_.end(),
+                     [answer](const auto& one) { return one.get() == answer; });
+    CHECK(it != answers_.end());
     finished = std::move(*it);
-    responses_.erase(it);
-    keys_ -= finished->body.keys.size();
+    answers_.erase(it);
+    keys_ -= finished->keys();
     sending_ = Step::kNone;
   }
   parts_.metrics->stream_read.Add(parts_.executor->clock()->Now() -
-                                  finished->started);
+                                  finished->started());
   // There is room again. As a task: receiving starts sends, and this is one.
   parts_.executor->Post(scope_.Wrap([this] { ReceiveFrames(); }));
 }

@@ -2,12 +2,10 @@
 // answered by a kBlock frame a key, in order, and a kReadEnd
 // (proto/base/frame.h).
 //
-// Sending. Blocks are looked up when their turn comes, under a hold that ends
-// when the transport no longer needs the memory (rule P8): at most send_bytes,
-// or one block, are held at a time. Checksums stand in the frame ahead of the
-// payload (rule T1). Every response has a wall deadline (rule T3): keys whose
-// turn comes after it are kTimedOut, and a send that is still under way `grace`
-// after it ends the connection, however the reader drips.
+// Sending. One send at a time, of what stream_answer.h gives; its holds end
+// when the transport no longer needs the memory (rule P8). Every response has a
+// wall deadline (rule T3): a send that is still under way `grace` after it ends
+// the connection, however the reader drips.
 //
 // Reading. Requests are pipelined; while max_requests of them, or max_keys
 // keys, are unanswered, nothing more is received. So a connection costs at most
@@ -50,6 +48,7 @@
 #include "server/node/namespace_cache.h"
 #include "server/node/node_credentials.h"
 #include "server/node/node_metrics.h"
+#include "server/node/stream_answer.h"
 #include "server/tier/dram_pool.h"
 
 namespace firnkv {
@@ -71,9 +70,7 @@ class ServedConnection {
     // Reports of corrupt copies that wait for their check; more are dropped:
     // whoever reads the copy next reports it again.
     std::size_t max_checks = 16;
-    std::uint64_t send_bytes = kMiB;
-    std::size_t send_keys = 256;
-    absl::Duration retry_after = absl::Milliseconds(20);
+    StreamAnswer::Options answer;
   };
   struct Parts {
     Executor* executor = nullptr;
@@ -103,55 +100,13 @@ class ServedConnection {
   void Refuse(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Counts one read as being answered while it lives.
-  class BusyMark {
-   public:
-    BusyMark() = default;
-    explicit BusyMark(std::atomic<std::int64_t>* busy) : busy_(busy) {
-      busy_->fetch_add(1, std::memory_order_relaxed);
-    }
-    BusyMark& operator=(BusyMark&& other) noexcept {
-      std::swap(busy_, other.busy_);
-      return *this;
-    }
-    ~BusyMark() {
-      if (busy_ != nullptr) busy_->fetch_sub(1, std::memory_order_relaxed);
-    }
-
-   private:
-    std::atomic<std::int64_t>* busy_ = nullptr;
-  };
-
-  // One read and how far it has been answered.
-  struct Response {
-    std::uint64_t request = 0;
-    ReadBody body;
-    BootTime started;
+  // What one StartSend carries, and what follows from its end.
+  struct Outgoing {
+    OutgoingFrames frames;
     // Rule T3.
     BootTime deadline;
-    // Whether what follows is known; then either facts or a refusal.
-    bool resolved = false;
-    NamespaceCache::Answer name_space = Outcome::kUnset;
-    std::size_t next = 0;
-    // The leading run is over: the rest is kSkipped.
-    bool run_over = false;
-    bool cancelled = false;
-    BusyMark busy;
-  };
-  // What one StartSend carries.
-  struct Outgoing {
-    std::string text;
-    // Each piece is either of `text` (an offset) or a block's bytes.
-    struct Piece {
-      std::size_t text_offset = 0;
-      std::size_t text_bytes = 0;
-      absl::Span<const std::byte> payload;
-    };
-    std::vector<Piece> pieces;
-    std::vector<Hold> holds;
-    BootTime deadline;
-    // The response that it finishes; null: none.
-    const Response* finishes = nullptr;
+    // The answer that it finishes; null: none.
+    const StreamAnswer* finishes = nullptr;
     bool closes = false;
   };
   // Where one direction is. A completion that comes before its start has
@@ -186,16 +141,9 @@ class ServedConnection {
   void SendFrames() ABSL_LOCKS_EXCLUDED(mutex_);
   // What is to be sent next; false: nothing, or a send is under way.
   bool TakeOutgoing(Outgoing* outgoing) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Without the lock: whoever is sending alone touches `response`, but for its
-  // flags.
-  void Fill(Response* response, bool cancelled, Outgoing* outgoing) const;
-  void FillFromPool(const PoolNamespace& name_space, Response* response,
-                    Outgoing* outgoing) const;
-  void AppendBlock(HeldBlock block, Response* response,
-                   Outgoing* outgoing) const;
   void OnSent(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   bool HandleSent(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void FinishResponse(const Response* response) ABSL_LOCKS_EXCLUDED(mutex_);
+  void FinishAnswer(const StreamAnswer* answer) ABSL_LOCKS_EXCLUDED(mutex_);
 
   TimerId CloseAt(BootTime when, const char* why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -222,9 +170,9 @@ class ServedConnection {
   // For the hello, then for each frame's body.
   TimerId receive_timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
 
-  // Sending. Frames that go ahead of responses: the hello, a refusal.
+  // Sending. Frames that go ahead of answers: the hello, a refusal.
   std::deque<std::string> first_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::unique_ptr<Response>> responses_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<StreamAnswer>> answers_ ABSL_GUARDED_BY(mutex_);
   std::size_t keys_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t checks_ ABSL_GUARDED_BY(mutex_) = 0;
   Step sending_ ABSL_GUARDED_BY(mutex_) = Step::kNone;

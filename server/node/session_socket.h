@@ -126,7 +126,8 @@ class SessionSocket {
     friend bool operator==(const Flight&, const Flight&) = default;
   };
 
-  // In the order in which they run.
+  // In the order in which they run. Descriptors are shared with the socket that
+  // received them, and with whoever keeps them.
   void OnMessage(const std::string& message,
                  std::shared_ptr<SharedMemory> memory);
   absl::Status OnHello(const v1::SessionHello& hello);
@@ -135,6 +136,7 @@ class SessionSocket {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Welcome(const LiveSession& session, const std::string& tenant_name,
                std::uint32_t protocol);
+  // Shared: see OnMessage.
   absl::Status OnLiveMessage(const v1::ClientMessage& message,
                              std::shared_ptr<SharedMemory> memory);
   absl::Status OnDescriptorWanted(const v1::DescriptorWanted& request)
@@ -144,12 +146,14 @@ class SessionSocket {
   absl::Status OnDescriptorTaken(const v1::DescriptorTaken& taken)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnDescriptorTimeout(std::uint64_t flight) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Shared: see OnMessage.
   absl::Status OnAddStaging(const v1::AddStaging& request,
                             std::shared_ptr<SharedMemory> memory);
   void OnRegionUnmapped(std::uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRenewToken();
 
-  // Ends the session where the peer does not read.
+  // Ends the session where the peer does not read. Shared: the pool has the
+  // descriptor too.
   void Send(const v1::NodeMessage& message,
             std::shared_ptr<SharedMemory> memory);
   bool IsOwn() const;

@@ -11,8 +11,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/checksum.h"
 #include "proto/base/text.h"
-#include "tests/server/node/node_fixture.h"
-#include "tests/server/node/peers.h"
+#include "tests/server/node/stream_fixture.h"
 #include "tests/support/matchers.h"
 
 namespace firnkv {
@@ -20,64 +19,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr char kAddress[] = "node:7411";
-
-class StreamServerTest : public NodeFixture {
- protected:
-  StreamServerTest() { Serve({}); }
-  ~StreamServerTest() override { server_.reset(); }
-
-  void Serve(StreamServer::Options options) {
-    options.connection.node = state_.memory().node;
-    options.connection.epoch = NodeEpoch{0xe90c};
-    server_.reset();
-    server_ = std::make_unique<StreamServer>(
-        options, ServedConnection::Parts{.executor = executor(),
-                                         .log = &log_,
-                                         .credentials = &credentials_,
-                                         .namespaces = &namespaces_,
-                                         .pool = pool_.get(),
-                                         .metrics = &metrics_});
-    ASSERT_OK(server_->Listen(node_->seams().network, kAddress));
-  }
-
-  std::unique_ptr<StreamPeer> Connect() {
-    auto peer = std::make_unique<StreamPeer>(client_, kAddress);
-    EXPECT_TRUE(world_.executor()->RunUntil(
-        [&] { return peer->connected() || peer->closed(); }));
-    return peer;
-  }
-  // Alice's, identified.
-  std::unique_ptr<StreamPeer> ConnectAs(TenantId tenant) {
-    auto peer = Connect();
-    peer->SendHello(catalog_.cluster, credentials_.SessionToken(tenant, {}));
-    EXPECT_TRUE(world_.executor()->RunUntil(
-        [&] { return !peer->got.empty() || peer->closed(); }));
-    return peer;
-  }
-  void AwaitEnd(StreamPeer* peer, std::uint64_t request) {
-    EXPECT_TRUE(world_.executor()->RunUntil(
-        [&] { return peer->Ended(request) || peer->closed(); }));
-  }
-  std::string TokenOf(Role role, ClusterId cluster) {
-    return MintToken(
-        {.cluster = cluster,
-         .tenant = role == Role::kTenant ? alice_ : TenantId{},
-         .role = role,
-         .session = {},
-         .expires = node_->process()->clock()->WallNow() + absl::Minutes(10)},
-        secret_);
-  }
-  static std::vector<BlockKey> Keys(std::uint64_t from, std::uint64_t to) {
-    std::vector<BlockKey> keys;
-    for (std::uint64_t n = from; n < to; ++n) keys.push_back(KeyOf(n));
-    return keys;
-  }
-
-  Logger log_{Logger::Options{}, node_->process()->clock(), nullptr};
-  NodeMetrics metrics_;
-  std::unique_ptr<StreamServer> server_;
-};
+class StreamServerTest : public StreamFixture {};
 
 TEST_F(StreamServerTest, AReadBringsEveryBlockInOrderAndThenItsEnd) {
   for (std::uint64_t n = 0; n < 5; ++n) Store(granite_, n, 100'000 + n);
@@ -439,146 +381,7 @@ TEST_F(StreamServerTest, ANodeThatClosesEndsItsSends) {
   EXPECT_EQ(pool_->Snapshot().holds, 0u);
 }
 
-// --- Hostile peers.
-
-TEST_F(StreamServerTest, GarbageIsRefusedAndClosed) {
-  const auto peer = Connect();
-
-  peer->SendRaw(std::string(4096, 'x'));
-  RunFor(absl::Seconds(1));
-
-  EXPECT_TRUE(peer->closed());
-  EXPECT_EQ(server_->connections(), 0u);
-}
-
-TEST_F(StreamServerTest, ALeadWithAHugeBodyIsRefusedBeforeAnythingIsTaken) {
-  const auto peer = ConnectAs(alice_);
-  std::string lead = EncodeLead({.type = FrameType::kRead, .request = 1});
-  // Whatever the field's place: flip the lead so that its checksum is wrong,
-  // then send one whose body is beyond the bound.
-  lead[12] = '\xff';
-  peer->SendRaw(lead);
-  RunFor(absl::Seconds(1));
-
-  EXPECT_TRUE(peer->closed());
-}
-
-TEST_F(StreamServerTest, AReaderThatSendsAPayloadIsRefused) {
-  const auto peer = ConnectAs(alice_);
-
-  peer->SendFrame(FrameType::kRead, 1, "x", /*payload_bytes=*/4096);
-  RunFor(absl::Seconds(1));
-
-  EXPECT_THAT(peer->refusal(), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_TRUE(peer->closed());
-}
-
-TEST_F(StreamServerTest, ARequestThatIsNoneIsRefused) {
-  const auto peer = ConnectAs(alice_);
-
-  peer->SendFrame(FrameType::kRead, 1, "this is no read");
-  RunFor(absl::Seconds(1));
-
-  EXPECT_FALSE(peer->refusal().ok());
-  EXPECT_TRUE(peer->closed());
-}
-
-TEST_F(StreamServerTest, AReadWithoutTimeLeftIsRefused) {
-  const auto peer = ConnectAs(alice_);
-
-  ReadBody body;
-  body.header.remaining = -absl::Seconds(1);
-  body.name_space = granite_.name_space;
-  body.keys = {{KeyOf(0), 1}};
-  peer->SendFrame(FrameType::kRead, 1, EncodeRead(body));
-  RunFor(absl::Seconds(1));
-
-  EXPECT_TRUE(peer->closed());
-}
-
-TEST_F(StreamServerTest, ARequestBeforeTheHelloIsRefused) {
-  const auto peer = Connect();
-
-  peer->SendRead(1, granite_.name_space, Keys(0, 1));
-  RunFor(absl::Seconds(1));
-
-  EXPECT_THAT(peer->refusal(), StatusIs(absl::StatusCode::kInvalidArgument));
-}
-
-TEST_F(StreamServerTest, ASecondHelloIsRefused) {
-  const auto peer = ConnectAs(alice_);
-
-  peer->SendHello(catalog_.cluster, credentials_.SessionToken(bob_, {}));
-  RunFor(absl::Seconds(1));
-
-  EXPECT_THAT(peer->refusal(), StatusIs(absl::StatusCode::kInvalidArgument));
-}
-
-TEST_F(StreamServerTest, AServersFrameFromAClientIsRefused) {
-  const auto peer = ConnectAs(alice_);
-
-  peer->SendFrame(FrameType::kReadEnd, 1, "");
-  RunFor(absl::Seconds(1));
-
-  EXPECT_THAT(peer->refusal(), StatusIs(absl::StatusCode::kInvalidArgument));
-}
-
-TEST_F(StreamServerTest, ARequestIdThatIsInUseIsRefused) {
-  Store(granite_, 0, 900'000);
-  const auto peer = ConnectAs(alice_);
-
-  peer->SendRead(1, granite_.name_space, Keys(0, 1));
-  peer->SendRead(1, granite_.name_space, Keys(0, 1));
-  RunFor(absl::Seconds(1));
-
-  EXPECT_THAT(peer->refusal(), StatusIs(absl::StatusCode::kInvalidArgument));
-}
-
-TEST_F(StreamServerTest, APeerThatSaysNothingIsClosed) {
-  const auto peer = Connect();
-
-  RunFor(absl::Seconds(6));
-
-  EXPECT_TRUE(peer->closed());
-  EXPECT_EQ(server_->connections(), 0u);
-}
-
-TEST_F(StreamServerTest, AHelloThatDripsIsClosedInTheSameTime) {
-  const auto peer = Connect();
-  const std::string hello =
-      EncodeLead({.type = FrameType::kHello, .request = 0, .body_bytes = 200});
-
-  for (const char byte : hello) {
-    peer->SendRaw(std::string(1, byte));
-    RunFor(absl::Milliseconds(300));
-  }
-
-  EXPECT_TRUE(peer->closed());
-}
-
-TEST_F(StreamServerTest, ABodyThatDripsIsClosed) {
-  const auto peer = ConnectAs(alice_);
-  peer->SendRaw(EncodeLead(
-      {.type = FrameType::kRead, .request = 1, .body_bytes = 100'000}));
-
-  for (int i = 0; i < 20; ++i) {
-    peer->SendRaw("x");
-    RunFor(absl::Milliseconds(500));
-  }
-
-  EXPECT_TRUE(peer->closed());
-}
-
-TEST_F(StreamServerTest, AnIdentifiedConnectionMayBeIdle) {
-  Store(granite_, 0);
-  const auto peer = ConnectAs(alice_);
-  RunFor(absl::Minutes(30));
-
-  peer->SendRead(1, granite_.name_space, Keys(0, 1));
-  AwaitEnd(peer.get(), 1);
-
-  EXPECT_THAT(peer->OutcomesOf(1), ElementsAre(Outcome::kHit));
-}
+// --- Caps.
 
 TEST_F(StreamServerTest, SilentConnectionsCannotKeepOthersOut) {
   Serve({.max_unidentified = 4});
