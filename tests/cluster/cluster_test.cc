@@ -130,6 +130,49 @@ TEST_F(ClusterTest, ACrashOfTheNodeMeansMissesAndTheBlocksAreWrittenAgain) {
   EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
 }
 
+// Rule S3.
+TEST_F(ClusterTest, WhatADeadWorkerHadIsFreeAtOnce) {
+  // Its last write is cut off between Reserve and Commit.
+  operations_.Write(&cluster_.Worker(1, kAlice),
+                    {.blocks = prompt_, .deadline = absl::Seconds(2)},
+                    [](const std::vector<Outcome>&) {});
+  ASSERT_TRUE(cluster_.RunUntil(
+      [&] { return cluster_.Node(1).Snapshot().reserved_slots > 0; }));
+
+  cluster_.Worker(1, kAlice).Crash();
+  cluster_.RunFor(absl::Milliseconds(100));
+
+  EXPECT_EQ(cluster_.Node(1).Snapshot().reserved_slots, 0u);
+  EXPECT_EQ(cluster_.Node(1).Snapshot().leases, 0u);
+}
+
+// Its clock runs fast: the node answers when it has given up already.
+TEST_F(ClusterTest, AReservationThatCameTooLateIsGivenBack) {
+  cluster_.Worker(1, kAlice).process()->sim_clock()->SetDrift(100'000);
+  // Everything is reserved, by a writer that is stopped.
+  std::vector<PlannedBlock> files;
+  for (int i = 0; i < 60; ++i) {
+    files.push_back(keys_.singles()[9]);
+    files.back().key.bytes[0] = static_cast<std::uint8_t>(i);
+    files.back().place.anchor = files.back().key;
+    files.back().length = 256 * kKiB;
+  }
+  operations_.Write(&cluster_.Worker(1, kBob),
+                    {.name_space = KeySpace::kUnchained,
+                     .blocks = files,
+                     .deadline = absl::Seconds(20)},
+                    [](const std::vector<Outcome>&) {});
+  cluster_.RunUntil(
+      [&] { return cluster_.Node(1).Snapshot().reserved_slots > 0; });
+  cluster_.Worker(1, kBob).Pause();
+
+  Write(1, kAlice, prompt_);
+  cluster_.Worker(1, kBob).Crash();
+  cluster_.RunFor(absl::Seconds(2));
+
+  EXPECT_EQ(cluster_.Node(1).Snapshot().reserved_slots, 0u);
+}
+
 TEST_F(ClusterTest, WithoutItsNodeAWorkerIsRefusedAndNothingHangs) {
   cluster_.Node(1).Crash();
   cluster_.RunFor(absl::Milliseconds(100));
