@@ -7,8 +7,8 @@
 // old chain goes before its head.
 //
 // It orders events by their arrival and not by their time: an LRU needs no
-// more. Hints: an ended conversation's blocks become the coldest, unless another
-// chain goes through them (they have a child outside the run); kWillReturn
+// more. Hints: an ended conversation's blocks become the coldest, unless
+// another chain goes through them (a child is outside the run); kWillReturn
 // counts as a touch.
 //
 // State: 32 bytes a number (below), 4 a leaf. Every event costs O(log leaves)

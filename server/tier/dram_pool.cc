@@ -1,7 +1,6 @@
 #include "server/tier/dram_pool.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,6 +9,7 @@
 #include "proto/base/checksum.h"
 #include "proto/base/limits.h"
 #include "proto/base/text.h"
+#include "server/tier/reserve_check.h"
 #include "server/tier/resident_blocks.h"
 #include "server/tier/room_maker.h"
 
@@ -18,67 +18,6 @@ namespace {
 
 // Leases that one step ends, so that a step stays in the microseconds.
 constexpr std::size_t kLeasesAStep = 1024;
-
-absl::Status Refuse(std::size_t index, std::string_view what) {
-  return absl::InvalidArgumentError(StrCat("block ", index, ": ", what));
-}
-
-absl::Status CheckBlock(const PoolNamespace& name_space,
-                        const ReserveBlock& block, std::size_t index,
-                        std::uint64_t largest) {
-  if (block.key.IsZero()) return Refuse(index, "the key is zero");
-  if (block.length == 0) return Refuse(index, "the length is zero");
-  if (block.length > largest) {
-    return Refuse(index, StrCat(block.length,
-                                " bytes; the largest block of "
-                                "this node has ",
-                                largest));
-  }
-  if (name_space.block_bytes != 0 && block.length > name_space.block_bytes) {
-    return Refuse(index, StrCat(block.length, " bytes; the namespace declares ",
-                                name_space.block_bytes));
-  }
-  const ChainPlace& place = block.place;
-  if (place.shard.index >= place.shard.count) {
-    return Refuse(
-        index, StrCat("shard ", place.shard.index, " of ", place.shard.count));
-  }
-  if (name_space.chained) {
-    if (place.parent.IsZero() != (place.position == 0)) {
-      return Refuse(index,
-                    "the namespace is chained: a parent at every "
-                    "position but 0");
-    }
-  } else if (!place.parent.IsZero() || place.position != 0) {
-    return Refuse(index, "the namespace is not chained: no parent, position 0");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckReserve(const ReserveRequest& request,
-                          std::uint64_t largest) {
-  if (request.name_space.id.IsZero() || request.name_space.tenant.IsZero() ||
-      request.name_space.clear_epoch == ClearEpoch::kUnknown) {
-    return absl::InvalidArgumentError("the namespace is not known");
-  }
-  if (request.name_space.block_bytes > largest) {
-    return absl::InvalidArgumentError(
-        StrCat("the namespace's blocks have ", request.name_space.block_bytes,
-               " bytes; the largest block of this node has ", largest));
-  }
-  absl::flat_hash_set<BlockKey> keys;
-  keys.reserve(request.blocks.size());
-  for (std::size_t i = 0; i < request.blocks.size(); ++i) {
-    const ReserveBlock& block = request.blocks[i];
-    const absl::Status status =
-        CheckBlock(request.name_space, block, i, largest);
-    if (!status.ok()) return status;
-    if (!keys.insert(block.key).second) {
-      return Refuse(i, "the key is in this batch already");
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -293,7 +232,7 @@ Slot* DramPool::MakeRoom(TenantId tenant, std::uint64_t slot_bytes) {
   if (answer.grow) StartGrowth(tenant);
   if (answer.retire != nullptr) {
     in_favour_of_.emplace(answer.retire->serial(), tenant);
-    StartRetirement(answer.retire);
+    blocks_->RetireRegion(answer.retire);
   }
   return answer.slot;
 }
@@ -454,7 +393,7 @@ std::vector<SessionId> DramPool::Sweep(std::size_t budget) {
       empty.push_back(region.get());
     }
   }
-  for (Region* region : empty) StartRetirement(region);
+  for (Region* region : empty) blocks_->RetireRegion(region);
   Settle();
   return std::exchange(overdue_views_, {});
 }
@@ -548,7 +487,7 @@ void DramPool::ShrinkToTarget() {
   while (blocks_->space()->live_region_bytes() > target_bytes_) {
     Region* const region = room_->ToGiveUp();
     CHECK(region != nullptr);
-    StartRetirement(region);
+    blocks_->RetireRegion(region);
   }
 }
 
@@ -568,13 +507,9 @@ void DramPool::CheckMemory(std::uint64_t other_mapped_bytes) {
        bytes += arena_.step_bytes()) {
     Region* const region = room_->ToGiveUp();
     if (region == nullptr) break;
-    StartRetirement(region);
+    blocks_->RetireRegion(region);
   }
   Settle();
-}
-
-void DramPool::StartRetirement(Region* region) {
-  blocks_->RetireRegion(region);
 }
 
 bool DramPool::IsQuiet(const Region& region) const {

@@ -241,7 +241,7 @@ class DramPool : public HoldKeeper {
   // deadline has passed, and sets off what regions and time need. Completions
   // are posted.
   void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What a reader does can free something only by finding it expired or cleared.
+  // A reader frees something only by finding it expired or cleared.
   void SettleWaiters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PostDone(std::unique_ptr<Waiter> waiter)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -253,7 +253,6 @@ class DramPool : public HoldKeeper {
 
   void StartGrowth(TenantId tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Grow(TenantId tenant, RegionId id) ABSL_LOCKS_EXCLUDED(mutex_);
-  void StartRetirement(Region* region) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShrinkToTarget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Posts the next step of each retiring region that is ready for it.
   void AdvanceRetirements() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -157,8 +157,8 @@ class LeaseTable {
     BootTime view_ends_at;
     // Empty once the promise about the slots has ended.
     std::vector<SlotId> slots;
-    // Against the bounds, until the lease is gone: a view is charged for as long
-    // as it may be looked at.
+    // Against the bounds, until the lease is gone: a view is charged for as
+    // long as it may be looked at.
     std::size_t charged_slots = 0;
     // Regions of a view, each once.
     std::vector<std::uint64_t> regions;

@@ -128,8 +128,8 @@ struct ReserveRequest {
   // The reservation's end: of each slot taken, and of kBeingWritten.
   BootTime reserved_until;
   // Of the copy that this one is made from (promotion, drain): refused at
-  // commit if it is not the current one (rule P13). kUnknown: new content, which
-  // gets the epoch of this moment.
+  // commit if it is not the current one (rule P13). kUnknown: new content,
+  // which gets the epoch of this moment.
   ClearEpoch source_epoch = ClearEpoch::kUnknown;
   EvictionPolicy::ConversationState conversation =
       EvictionPolicy::ConversationState::kUnknown;

@@ -53,6 +53,8 @@ struct Slot {
   // What is in it or will be next; given anew before each reuse (rule P7).
   Generation generation = Generation::kNone;
   std::uint32_t holds = 0;
+  // Of a resident block; its share of its slab's sum.
+  Warmth warmth = Warmth::kNone;
   BlockNumber block = BlockNumber::kNone;
   // Reserved: when the reservation ends.
   BootTime reserved_until;
@@ -70,6 +72,9 @@ struct Slab {
   std::uint64_t slot_bytes = 0;
   // Which the policy chooses victims from: (tenant, slot_bytes).
   EvictionGroup group{};
+  // Resident slots, and the sum of their warmth: at most 2^14 slots of 2^49.
+  std::uint32_t resident = 0;
+  std::uint64_t warmth = 0;
   std::vector<Slot> slots;
   // Indexes of the free ones; the last is used next.
   std::vector<std::uint32_t> free;

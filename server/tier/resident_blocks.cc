@@ -150,6 +150,11 @@ void ResidentBlocks::TouchSlots(const std::vector<Slot*>& run) {
   numbers.reserve(run.size());
   for (const Slot* slot : run) numbers.push_back(slot->block);
   policy_.OnTouched(clock_->Now(), numbers);
+  for (Slot* slot : run) Rewarm(slot);
+}
+
+void ResidentBlocks::Rewarm(Slot* slot) {
+  space_.SetWarmth(slot, policy_.WarmthOf(slot->block));
 }
 
 Hold ResidentBlocks::TakeHold(Slot* slot, HoldKeeper* keeper) {
@@ -202,17 +207,20 @@ std::optional<ReservedBlock> ResidentBlocks::FindForWriter(
 void ResidentBlocks::Touch(absl::Span<const SlotCopy> run,
                            EvictionPolicy::ConversationState conversation) {
   std::vector<BlockNumber> numbers;
+  std::vector<Slot*> slots;
   for (const SlotCopy& copy : run) {
-    const Slot* const slot = space_.Find(copy.slot);
+    Slot* const slot = space_.Find(copy.slot);
     if (slot == nullptr || slot->copy() != copy ||
         slot->state != SlotState::kResident) {
       continue;
     }
+    slots.push_back(slot);
     numbers.push_back(slot->block);
   }
   const BootTime now = clock_->Now();
   policy_.OnTouched(now, numbers);
   policy_.OnHint({.at = now, .state = conversation, .run = numbers});
+  for (Slot* slot : slots) Rewarm(slot);
 }
 
 SlotCopy ResidentBlocks::Occupy(Slot* slot, const PoolNamespace& name_space,
@@ -327,6 +335,7 @@ void ResidentBlocks::Publish(Slot* slot) {
                     .position = header.place.position,
                     .bytes = slot->slab->slot_bytes,
                     .group = slot->slab->group});
+  Rewarm(slot);
   // The policy may not have taken it for a parent.
   if (parent != BlockNumber::kNone) ForgetIfUnused(parent);
   ++namespaces_[header.block.name_space].current_copies;
@@ -479,18 +488,15 @@ void ResidentBlocks::SweepCleared(std::size_t budget) {
 
 // --- Room.
 
-std::optional<Warmth> ResidentBlocks::WarmthIfFree(const Slot& slot) const {
-  if (slot.state != SlotState::kResident || slot.holds > 0 ||
-      leases_.IsLeased(slot.id)) {
-    return std::nullopt;
-  }
-  return policy_.WarmthOf(slot.block);
+bool ResidentBlocks::CanLeave(const Slot& slot) const {
+  return slot.state == SlotState::kResident && slot.holds == 0 &&
+         !leases_.IsLeased(slot.id);
 }
 
 std::uint64_t ResidentBlocks::Evict(absl::Span<const EvictionGroup> groups,
                                     std::uint64_t bytes) {
   const auto cannot_leave = [this](BlockNumber number) {
-    return !WarmthIfFree(*index_[number].resident);
+    return !CanLeave(*index_[number].resident);
   };
   std::vector<BlockNumber> victims;
   const std::uint64_t evicted =

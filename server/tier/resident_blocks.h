@@ -8,7 +8,7 @@
 //      slot's header names the block (rule C1).
 //   2. A slot is free only if no lease and no hold names it and its generation
 //      was bumped since it was last published (rule P7).
-//   3. Only resident slots are known to the policy; their group is their slab's.
+//   3. Only resident slots are known to the policy; their group is the slab's.
 //   4. Events are reported in the step that changes the index (rule A2).
 //
 // Threading. None: the pool's mutex protects it.
@@ -109,8 +109,8 @@ class ResidentBlocks {
 
   SlotSpace* space() { return &space_; }
   const SlotSpace& space() const { return space_; }
-  // How warm a slot's block is; nullopt: it is leased, held or not resident.
-  std::optional<Warmth> WarmthIfFree(const Slot& slot) const;
+  // The slot is resident, and neither leased nor held.
+  bool CanLeave(const Slot& slot) const;
   Warmth ColdestOf(EvictionGroup group) const {
     return policy_.ColdestOf(group);
   }
@@ -122,9 +122,9 @@ class ResidentBlocks {
   // (as in RetireRegion).
   void EmptySlab(Slab* slab);
   // The region gives out nothing any more, and what lies in it leaves, whatever
-  // its place in a chain: children elsewhere stay, and are of use again once the
-  // parent was written again. Evicting them too could empty the pool for the
-  // sake of one region.
+  // its place in a chain: children elsewhere stay, and are of use again once
+  // the parent was written again. Evicting them too could empty the pool for
+  // the sake of one region.
   void RetireRegion(Region* region);
 
   // --- Looking.
@@ -155,6 +155,7 @@ class ResidentBlocks {
               const BlockKey& key);
   bool IsExpired(const PoolNamespace& name_space, const Slot& slot) const;
   void TouchSlots(const std::vector<Slot*>& run);
+  void Rewarm(Slot* slot);
   Slot* FindReserved(SlotCopy reserved) const;
   // What a commit of the reserved slot comes to now: kStored, or why not.
   CommitResult Judge(Slot* slot);

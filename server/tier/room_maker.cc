@@ -1,11 +1,19 @@
 #include "server/tier/room_maker.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "absl/types/span.h"
 #include "proto/base/check.h"
 
 namespace firnkv {
+namespace {
+
+// Where a class would only be better off with a slab, and need not have it.
+constexpr std::size_t kWindowsToLookAt = 8;
+
+}  // namespace
 
 RoomMaker::Answer RoomMaker::Find(TenantId tenant, std::uint64_t slot_bytes,
                                   Means means) {
@@ -53,8 +61,8 @@ Slot* RoomMaker::TakeOtherSlab(TenantId tenant, std::uint64_t slot_bytes) {
   const auto& classes = tenant_space->classes;
   if (classes.size() == classes.count(slot_bytes)) return nullptr;
   const std::optional<SlotSpace::Window> window = space->ColdestWindow(
-      tenant, slot_bytes,
-      [this](const Slot& slot) { return blocks_->WarmthIfFree(slot); });
+      tenant, slot_bytes, /*most=*/SIZE_MAX,
+      [this](const Slot& slot) { return blocks_->CanLeave(slot); });
   return window ? EmptyAndTake(*window, slot_bytes) : nullptr;
 }
 
@@ -69,8 +77,8 @@ Slot* RoomMaker::TakeColderSlab(TenantId tenant,
   if (blocks_->space()->FindTenant(tenant)->classes.size() < 2) return nullptr;
   const std::optional<SlotSpace::Window> window =
       blocks_->space()->ColdestWindow(
-          tenant, slot_class->slot_bytes,
-          [this](const Slot& slot) { return blocks_->WarmthIfFree(slot); });
+          tenant, slot_class->slot_bytes, kWindowsToLookAt,
+          [this](const Slot& slot) { return blocks_->CanLeave(slot); });
   if (!window || window->warmth >= blocks_->ColdestOf(slot_class->group)) {
     return nullptr;
   }
@@ -88,9 +96,7 @@ Region* RoomMaker::FindColderRegion(TenantId tenant,
   if (tenants.at(region->tenant()).regions.size() < space->regions.size() + 2) {
     return nullptr;
   }
-  const Warmth warmth = blocks_->space()->WarmthOfRegion(
-      *region,
-      [this](const Slot& slot) { return blocks_->WarmthIfFree(slot); });
+  const Warmth warmth = blocks_->space()->WarmthOfRegion(*region);
   return warmth < own_coldest ? region : nullptr;
 }
 
@@ -129,7 +135,7 @@ Region* RoomMaker::FindDonor(TenantId tenant) const {
   }
   if (donor == nullptr) return nullptr;
   return space.ColdestRegion(
-      *donor, [this](const Slot& slot) { return blocks_->WarmthIfFree(slot); });
+      *donor, [this](const Slot& slot) { return blocks_->CanLeave(slot); });
 }
 
 Region* RoomMaker::ToGiveUp() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 #include <utility>
 
 #include "proto/base/bytes.h"
@@ -9,6 +10,19 @@
 #include "proto/base/limits.h"
 
 namespace firnkv {
+namespace {
+
+template <typename Each>
+void EachSlabIn(const SlotSpace::Window& window, Each each) {
+  for (std::uint32_t unit = window.first_unit;
+       unit < window.first_unit + window.units;) {
+    Slab* const slab = window.region->SlabAt(unit);
+    unit = slab == nullptr ? unit + 1 : slab->first_unit + slab->units;
+    if (slab != nullptr) each(slab);
+  }
+}
+
+}  // namespace
 
 std::uint64_t SlotSpace::SlotBytesFor(std::uint64_t length,
                                       std::uint64_t declared_bytes) {
@@ -158,6 +172,12 @@ void SlotSpace::Move(Slot* slot, SlotState to, BootTime now) {
   slots_[static_cast<std::size_t>(from)] -= 1;
   bytes_[static_cast<std::size_t>(to)] += slab->slot_bytes;
   slots_[static_cast<std::size_t>(to)] += 1;
+  if (from == SlotState::kResident) {
+    slab->warmth -= static_cast<std::uint64_t>(slot->warmth);
+    slot->warmth = Warmth::kNone;
+    --slab->resident;
+  }
+  if (to == SlotState::kResident) ++slab->resident;
   if (from == SlotState::kFree) ++slab->region->used_slots;
   if (to != SlotState::kFree) return;
 
@@ -218,96 +238,95 @@ std::vector<EvictionGroup> SlotSpace::Groups() const {
   return groups;
 }
 
+void SlotSpace::SetWarmth(Slot* slot, Warmth warmth) {
+  CHECK(slot->state == SlotState::kResident);
+  slot->slab->warmth += static_cast<std::uint64_t>(warmth) -
+                        static_cast<std::uint64_t>(slot->warmth);
+  slot->warmth = warmth;
+}
+
 Warmth SlotSpace::Tally::mean() const {
-  return blocks == 0 ? Warmth::kNone
-                     : Warmth{static_cast<std::uint64_t>(
-                           warmth / static_cast<double>(blocks))};
+  if (blocks == 0) return Warmth::kNone;
+  return Warmth{
+      static_cast<std::uint64_t>(warmth / static_cast<double>(blocks))};
 }
 
-void SlotSpace::Tally::Add(const Tally& other) {
-  warmth += other.warmth;
-  blocks += other.blocks;
-  all_can_leave = all_can_leave && other.all_can_leave;
+void SlotSpace::Tally::Add(const Slab& slab) {
+  warmth += static_cast<double>(slab.warmth);
+  blocks += slab.resident;
 }
 
-SlotSpace::Tally SlotSpace::TallyOf(const Slab& slab, WarmthOf warmth_of) {
-  Tally tally;
-  for (const Slot& slot : slab.slots) {
-    if (slot.state == SlotState::kFree) continue;
-    const std::optional<Warmth> warmth = warmth_of(slot);
-    if (!warmth) {
-      tally.all_can_leave = false;
-      continue;
-    }
-    tally.warmth += static_cast<double>(static_cast<std::uint64_t>(*warmth));
-    ++tally.blocks;
-  }
-  return tally;
+bool SlotSpace::AllCanLeave(const Slab& slab, CanLeave can_leave) {
+  return std::all_of(slab.slots.begin(), slab.slots.end(),
+                     [can_leave](const Slot& slot) {
+                       return slot.state == SlotState::kFree || can_leave(slot);
+                     });
 }
 
 std::optional<SlotSpace::Window> SlotSpace::ColdestWindow(
-    TenantId tenant, std::uint64_t slot_bytes, WarmthOf warmth_of) const {
+    TenantId tenant, std::uint64_t slot_bytes, std::size_t most,
+    CanLeave can_leave) const {
   const auto space = tenants_.find(tenant);
   if (space == tenants_.end()) return std::nullopt;
   const std::uint32_t units = Region::UnitsFor(slot_bytes, region_bytes_);
-  std::optional<Window> coldest;
+  std::vector<Window> windows;
   for (const auto& [serial, region] : space->second.regions) {
-    // By the unit at which a slab starts.
-    std::array<Tally, Region::kUnits> tallies;
-    region->EachSlab([&](Slab* slab) {
-      tallies[slab->first_unit] = TallyOf(*slab, warmth_of);
-    });
     for (std::uint32_t first = 0; first + units <= Region::kUnits; ++first) {
+      Window window{
+          .region = region, .first_unit = first, .units = units, .warmth = {}};
       Tally tally;
-      for (std::uint32_t unit = first; unit < first + units;) {
-        const Slab* const slab = region->SlabAt(unit);
-        if (slab != nullptr) tally.Add(tallies[slab->first_unit]);
-        unit = slab == nullptr ? unit + 1 : slab->first_unit + slab->units;
-      }
-      if (!tally.all_can_leave) continue;
-      if (coldest && coldest->warmth <= tally.mean()) continue;
-      coldest = Window{.region = region,
-                       .first_unit = first,
-                       .units = units,
-                       .warmth = tally.mean()};
+      EachSlabIn(window, [&tally](Slab* slab) { tally.Add(*slab); });
+      window.warmth = tally.mean();
+      windows.push_back(window);
     }
   }
-  return coldest;
+  // The coldest at the front of a heap; the first one where they are equal.
+  const auto warmer = [](const Window& a, const Window& b) {
+    return std::make_tuple(a.warmth, a.region->serial(), a.first_unit) >
+           std::make_tuple(b.warmth, b.region->serial(), b.first_unit);
+  };
+  std::make_heap(windows.begin(), windows.end(), warmer);
+  for (std::size_t i = 0; i < most && !windows.empty(); ++i) {
+    const std::vector<Slab*> slabs = SlabsIn(windows.front());
+    if (std::all_of(slabs.begin(), slabs.end(), [can_leave](const Slab* slab) {
+          return AllCanLeave(*slab, can_leave);
+        })) {
+      return windows.front();
+    }
+    std::pop_heap(windows.begin(), windows.end(), warmer);
+    windows.pop_back();
+  }
+  return std::nullopt;
 }
 
 Region* SlotSpace::ColdestRegion(const TenantSpace& tenant,
-                                 WarmthOf warmth_of) const {
-  Region* coldest = nullptr;
-  Tally least;
+                                 CanLeave can_leave) const {
+  std::vector<std::pair<Warmth, Region*>> regions;
   for (const auto& [serial, region] : tenant.regions) {
-    Tally tally;
-    region->EachSlab([&](Slab* slab) { tally.Add(TallyOf(*slab, warmth_of)); });
-    const bool better = coldest == nullptr ||
-                        (tally.all_can_leave && !least.all_can_leave) ||
-                        (tally.all_can_leave == least.all_can_leave &&
-                         tally.mean() < least.mean());
-    if (!better) continue;
-    coldest = region;
-    least = tally;
+    regions.emplace_back(WarmthOfRegion(*region), region);
   }
-  return coldest;
+  std::stable_sort(
+      regions.begin(), regions.end(),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [warmth, region] : regions) {
+    bool all_can_leave = true;
+    region->EachSlab([&](Slab* slab) {
+      all_can_leave = all_can_leave && AllCanLeave(*slab, can_leave);
+    });
+    if (all_can_leave) return region;
+  }
+  return regions.empty() ? nullptr : regions.front().second;
 }
 
-Warmth SlotSpace::WarmthOfRegion(const Region& region,
-                                 WarmthOf warmth_of) const {
+Warmth SlotSpace::WarmthOfRegion(const Region& region) const {
   Tally tally;
-  region.EachSlab([&](Slab* slab) { tally.Add(TallyOf(*slab, warmth_of)); });
+  region.EachSlab([&tally](Slab* slab) { tally.Add(*slab); });
   return tally.mean();
 }
 
 std::vector<Slab*> SlotSpace::SlabsIn(const Window& window) const {
   std::vector<Slab*> slabs;
-  for (std::uint32_t unit = window.first_unit;
-       unit < window.first_unit + window.units;) {
-    Slab* const slab = window.region->SlabAt(unit);
-    if (slab != nullptr) slabs.push_back(slab);
-    unit = slab == nullptr ? unit + 1 : slab->first_unit + slab->units;
-  }
+  EachSlabIn(window, [&slabs](Slab* slab) { slabs.push_back(slab); });
   return slabs;
 }
 

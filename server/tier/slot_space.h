@@ -64,8 +64,8 @@ class SlotSpace {
     // none.
     Warmth warmth = Warmth::kNone;
   };
-  // The warmth of a slot's block; nullopt: it cannot leave now.
-  using WarmthOf = absl::FunctionRef<std::optional<Warmth>(const Slot&)>;
+  // Whether what is in the slot, which is not free, can leave now.
+  using CanLeave = absl::FunctionRef<bool(const Slot&)>;
 
   SlotSpace(NodeEpoch epoch, std::uint64_t region_bytes)
       : epoch_(epoch), region_bytes_(region_bytes) {}
@@ -109,6 +109,8 @@ class SlotSpace {
   // asserted here. To kFree: the slot has got its next generation; its slab
   // goes when it was the last.
   void Move(Slot* slot, SlotState to, BootTime now);
+  // The resident block was stored or touched.
+  void SetWarmth(Slot* slot, Warmth warmth);
 
   // --- Looking for room.
 
@@ -120,14 +122,16 @@ class SlotSpace {
   std::vector<EvictionGroup> Groups() const;
 
   // The coldest place for a slab of the class in the tenant's regions all of
-  // whose blocks can leave. Looks at every slot of the tenant.
+  // whose blocks can leave. Costs O(slabs), and the slots of at most `most`
+  // places that are looked at for leases and holds.
   std::optional<Window> ColdestWindow(TenantId tenant, std::uint64_t slot_bytes,
-                                      WarmthOf warmth_of) const;
+                                      std::size_t most,
+                                      CanLeave can_leave) const;
   // The tenant's coldest region; those in which everything can leave come
   // before the others. Null if it has none.
-  Region* ColdestRegion(const TenantSpace& tenant, WarmthOf warmth_of) const;
-  // Mean over the region's blocks that can leave.
-  Warmth WarmthOfRegion(const Region& region, WarmthOf warmth_of) const;
+  Region* ColdestRegion(const TenantSpace& tenant, CanLeave can_leave) const;
+  // Mean over the region's blocks.
+  Warmth WarmthOfRegion(const Region& region) const;
   // Slabs that overlap the window.
   std::vector<Slab*> SlabsIn(const Window& window) const;
 
@@ -149,13 +153,12 @@ class SlotSpace {
   std::uint64_t slab_rest_bytes() const { return slab_rest_bytes_; }
 
  private:
-  // Blocks of some slots: how warm, how many, and whether all could leave.
+  // Blocks of some slabs. A sum over slabs may need more than 64 bits.
   struct Tally {
     double warmth = 0;
     std::uint64_t blocks = 0;
-    bool all_can_leave = true;
     Warmth mean() const;
-    void Add(const Tally& other);
+    void Add(const Slab& slab);
   };
 
   Slot* TakeFrom(SlotClass* slot_class, Slab* slab);
@@ -164,7 +167,7 @@ class SlotSpace {
   void RemoveSlab(Slab* slab);
   // Of a tenant that has neither regions nor classes any more.
   void ForgetIfGone(TenantId tenant);
-  static Tally TallyOf(const Slab& slab, WarmthOf warmth_of);
+  static bool AllCanLeave(const Slab& slab, CanLeave can_leave);
 
   const NodeEpoch epoch_;
   const std::uint64_t region_bytes_;

@@ -74,8 +74,8 @@ struct Occupancy {
 class Tier {
  public:
   // One block to load. `destination` is at least the block's size and aligned
-  // to kDeviceAlignment. `header` is that of the copy that was read, alive until
-  // `done` returns; meaningless unless kLoaded.
+  // to kDeviceAlignment. `header` is that of the copy that was read, alive
+  // until `done` returns; meaningless unless kLoaded.
   struct LoadRequest {
     BlockId block;
     absl::Span<std::byte> destination;

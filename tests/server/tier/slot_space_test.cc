@@ -117,15 +117,14 @@ TEST_F(SlotSpaceTest, TheColdestWindowIsTheOneOfTheColdestBlocks) {
   std::vector<Slot*> slots;
   while (Slot* const slot = space_.Take(kTenant, 4 * kKiB)) {
     space_.Move(slot, SlotState::kResident, {});
+    // The colder, the further to the end.
+    space_.SetWarmth(slot, Warmth{1000 - slot->id.page});
     slots.push_back(slot);
   }
-  // The colder, the further to the end; the last slab has one that must stay.
   const Slot* const kept = slots.back();
-  const auto window = space_.ColdestWindow(
-      kTenant, 16 * kKiB, [kept](const Slot& slot) -> std::optional<Warmth> {
-        if (&slot == kept) return std::nullopt;
-        return Warmth{1000 - slot.id.page};
-      });
+  const auto window =
+      space_.ColdestWindow(kTenant, 16 * kKiB, /*most=*/2,
+                           [kept](const Slot& slot) { return &slot != kept; });
 
   ASSERT_TRUE(window.has_value());
   EXPECT_EQ(window->first_unit, 62u);
