@@ -27,6 +27,7 @@ class ReplayerTest : public testing::Test {
     options.thinking = absl::Seconds(10);
     trace_ = *GenerateTrace(options);
     options_.player.block_bytes = 512;
+    options_.player.buffer_bytes = kMiB;
     options_.speed = 0;
   }
 
