@@ -1,5 +1,5 @@
-// Every bound of a message is checked: a bad one gets a clear status and nothing
-// is lost.
+// Every bound of a message is checked: a bad one gets a clear status, and
+// nothing is lost.
 
 #include "server/node/node_messages.h"
 

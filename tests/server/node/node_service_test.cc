@@ -350,6 +350,34 @@ TEST_F(NodeServiceTest, AReportAboutASoundCopyEvictsNothing) {
   EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kHit);
 }
 
+// Rule P12.
+TEST_F(NodeServiceTest, AReportAboutACorruptCopyIsolatesItEverywhere) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  const auto opened =
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(session_, granite_, 1));
+  // The fake's read-only mappings are writable: this is a flipped bit of DRAM.
+  alice_session_->WantDescriptor(opened->extent_regions(0), 0);
+  RunFor(absl::Milliseconds(10));
+  const auto region = alice_session_->got.back().memory->Map(MapAccess::kRead);
+  ASSERT_OK(region);
+  (*region)->bytes()[opened->extent_offsets(0) + 100] ^= std::byte{1};
+  v1::ReportCorruptRequest report;
+  *report.mutable_header() = HeaderOf(session_);
+  report.set_name_space(IdToProto(granite_.name_space));
+  report.set_keys(IdToProto(KeyOf(1)));
+  report.add_generations(opened->generations(0));
+
+  const auto answer = Call<v1::ReportCorruptResponse>("ReportCorrupt", report);
+  RunFor(absl::Milliseconds(100));
+
+  EXPECT_EQ(OutcomesOf(answer->outcomes()),
+            std::vector<Outcome>{Outcome::kCorrupt});
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kMiss);
+  EXPECT_TRUE(catalog_.published.empty());
+  EXPECT_EQ(Status().corrupt_copies(), 1u);
+  EXPECT_EQ(WriteOne(1), Outcome::kStored);
+}
+
 TEST_F(NodeServiceTest, ReportsBeyondWhatTheNodeChecksAreCongested) {
   v1::ReportCorruptRequest report;
   *report.mutable_header() = HeaderOf(session_);

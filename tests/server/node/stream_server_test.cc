@@ -155,6 +155,23 @@ TEST_F(StreamServerTest, ANodeReadsForItsOwnTenants) {
   EXPECT_THAT(peer->OutcomesOf(1), ElementsAre(Outcome::kHit));
 }
 
+// Rule P12: a report makes the node look for itself.
+TEST_F(StreamServerTest, ARemoteReportAboutASoundCopyEvictsNothing) {
+  const Generation generation = Store(granite_, 0);
+  const auto peer = ConnectAs(alice_);
+
+  for (int i = 0; i < 100; ++i) {
+    peer->SendFrame(
+        FrameType::kFoundCorrupt, 0,
+        EncodeFoundCorrupt({.block = {granite_.name_space, KeyOf(0)},
+                            .generation = generation}));
+  }
+  RunFor(absl::Seconds(1));
+
+  EXPECT_TRUE(Holds(granite_, 0));
+  EXPECT_FALSE(peer->closed());
+}
+
 // Rule C2.
 TEST_F(StreamServerTest, AReaderThatHasSeenAClearMakesTheNodeAskTheCatalog) {
   Store(granite_, 0);
