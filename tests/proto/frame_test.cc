@@ -95,7 +95,7 @@ TEST(FrameLead, NoBrokenOneIsAccepted) {
 TEST(FrameLead, OfAnUnknownTypeIsRefused) {
   const std::string bytes = EncodeLead(SampleLead());
 
-  for (const std::uint16_t type : {0, 7, 0xffff}) {
+  for (const std::uint16_t type : {0, 8, 0xffff}) {
     EXPECT_THAT(DecodeLead(With(bytes, 6, type)),
                 StatusIs(kInvalid, HasSubstr("type")));
   }
