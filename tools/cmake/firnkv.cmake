@@ -102,7 +102,8 @@ set(FIRNKV_THREADED_TESTS
 # One GoogleTest program, one ctest entry of the same name, labelled with its
 # folder ("tests/proto"): ctest -L tests/proto runs a folder. It runs in the
 # repository root, with the environment of firnkv_test_environment(). A test
-# that takes longer than TIMEOUT (default 120 s) has failed.
+# that takes longer than TIMEOUT (default 400 s, for a sanitizer on a busy
+# machine) has failed.
 function(firnkv_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SRCS;DEPS")
   firnkv_check_arguments("firnkv_test" "${arg_UNPARSED_ARGUMENTS}")
@@ -116,7 +117,7 @@ function(firnkv_test)
                         RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 400)
   endif()
   firnkv_test_environment(${arg_NAME} ${arg_TIMEOUT})
 endfunction()
