@@ -57,7 +57,7 @@ void SayReady(const NodeOptions& options, const DaemonOptions& daemon,
 int Serve(const DaemonOptions& daemon, const NodeOptions& options,
           const CatalogOptions& catalog, const OptionList& list) {
   absl::StatusOr<std::unique_ptr<Process>> process =
-      Process::Open(kName, daemon);
+      Process::Open(kName, daemon, {.huge_pages = options.huge_pages});
   if (!process.ok()) return Fail(kName, process.status());
   absl::StatusOr<std::unique_ptr<NodeRunner>> runner =
       NodeRunner::Start(daemon, options, catalog, process->get());

@@ -9,13 +9,16 @@
 #include "proto/base/text.h"
 #include "server/base/config.h"
 #include "server/base/prometheus_text.h"
+#include "server/node/node_options.h"
 
 namespace firnkv {
 
 absl::StatusOr<std::unique_ptr<Process>> Process::Open(
-    const char* name, const DaemonOptions& options) {
+    const char* name, const DaemonOptions& options,
+    const MemfdMaker::Options& memory) {
   ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));
   RealSeams::Options seams;
+  seams.memory = memory;
   seams.executor.threads = static_cast<int>(options.threads);
   // A daemon has no capabilities and serves other uids, whose namespace links
   // it cannot read.
@@ -56,10 +59,7 @@ std::string Process::http_address() const {
   return http_ == nullptr ? "-" : http_->address();
 }
 
-bool IsOnThisHost(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || host.substr(0, 4) == "127.";
-}
+bool IsOnThisHost(const std::string& address) { return IsLoopback(address); }
 
 absl::Status MakeParent(const std::string& path) {
   const std::filesystem::path parent =

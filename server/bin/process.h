@@ -28,7 +28,8 @@ class Process {
  public:
   // Locks the data directory and makes the seams.
   static absl::StatusOr<std::unique_ptr<Process>> Open(
-      const char* name, const DaemonOptions& options);
+      const char* name, const DaemonOptions& options,
+      const MemfdMaker::Options& memory = {});
 
   const Seams& seams() const { return seams_->seams(); }
   const DataDirectory& data() const { return data_; }

@@ -1,6 +1,7 @@
 #include "server/node/node_options.h"
 
 #include <string_view>
+#include <utility>
 
 #include "proto/base/limits.h"
 #include "proto/base/status.h"

@@ -173,6 +173,7 @@ void Reservations::StartReserve(ReserveRequest request, ReserveDone done) {
                    std::min(wanted.reserve_for, options_.longest);
   firnkv::ReserveRequest ask;
   ask.name_space = wanted.name_space;
+  ask.session = wanted.session;
   ask.blocks.assign(
       wanted.blocks.begin(),
       wanted.blocks.begin() + static_cast<std::ptrdiff_t>(pending->admitted));

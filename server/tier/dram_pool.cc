@@ -63,13 +63,17 @@ void DramPool::CancelWaiting() {
     waiters.swap(waiters_);
   }
   for (const std::unique_ptr<Waiter>& waiter : waiters) {
-    for (std::size_t i = waiter->next; i < waiter->answer.blocks.size(); ++i) {
-      ReservedBlock& block = waiter->answer.blocks[i];
-      if (block.outcome != Outcome::kAlreadyThere) {
-        block.outcome = Outcome::kCancelled;
-      }
-    }
+    CancelRest(waiter.get());
     std::move(waiter->done)(std::move(waiter->answer));
+  }
+}
+
+void DramPool::CancelRest(Waiter* waiter) {
+  for (std::size_t i = waiter->next; i < waiter->answer.blocks.size(); ++i) {
+    ReservedBlock& block = waiter->answer.blocks[i];
+    if (block.outcome != Outcome::kAlreadyThere) {
+      block.outcome = Outcome::kCancelled;
+    }
   }
 }
 
@@ -131,6 +135,17 @@ void DramPool::EndSession(SessionId session) {
   for (auto it = still_mapped_.begin(); it != still_mapped_.end();) {
     it->second.erase(session);
     it = it->second.empty() ? still_mapped_.erase(it) : std::next(it);
+  }
+  // What it waits for has nobody to go to; what it was given already goes back
+  // by the completion (rule S3).
+  for (auto it = waiters_.begin(); it != waiters_.end();) {
+    if ((*it)->request.session != session) {
+      ++it;
+      continue;
+    }
+    CancelRest(it->get());
+    PostDone(std::move(*it));
+    it = waiters_.erase(it);
   }
   Settle();
 }

@@ -111,7 +111,8 @@ class DramPool : public HoldKeeper {
                                               absl::Span<const LeaseId> leases,
                                               absl::Duration duration)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends the session's leases and its mappings of regions; holds never.
+  // Ends the session's leases, its waiting reservations (with kCancelled) and
+  // its mappings of regions; holds never.
   void EndSession(SessionId session) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Writing.
@@ -235,6 +236,7 @@ class DramPool : public HoldKeeper {
   void Begin(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes slots as far as there are any; true once every block is decided.
   bool Advance(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void CancelRest(Waiter* waiter);
   Slot* MakeRoom(TenantId tenant, std::uint64_t slot_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After every change: gives waiters what has become free, ends those whose

@@ -122,6 +122,8 @@ struct ReserveBlock {
 };
 struct ReserveRequest {
   PoolNamespace name_space;
+  // At whose end it waits no longer; zero: the node's own.
+  SessionId session;
   std::vector<ReserveBlock> blocks;
   // How long to wait for room.
   BootTime deadline;
@@ -137,7 +139,8 @@ struct ReserveRequest {
 struct ReservedBlock {
   // kStored: reserved, `copy` is the slot. kAlreadyThere: touched; `copy` names
   // the resident copy (rule S9). kCongested: no room by the deadline.
-  // kCancelled: the pool is ending. kCleared: source_epoch is an old one.
+  // kCancelled: the pool or the session is ending. kCleared: source_epoch is an
+  // old one.
   Outcome outcome = Outcome::kCongested;
   SlotCopy copy;
 };
