@@ -149,9 +149,9 @@ TEST_F(ClusterTest, WhatADeadWorkerHadIsFreeAtOnce) {
 // Its clock runs fast: the node answers when it has given up already.
 TEST_F(ClusterTest, AReservationThatCameTooLateIsGivenBack) {
   cluster_.Worker(1, kAlice).process()->sim_clock()->SetDrift(100'000);
-  // Everything is reserved, by a writer that is stopped.
+  // The whole pool is reserved, for a writer that waits for more.
   std::vector<PlannedBlock> files;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 80; ++i) {
     files.push_back(keys_.singles()[9]);
     files.back().key.bytes[0] = static_cast<std::uint8_t>(i);
     files.back().place.anchor = files.back().key;
@@ -162,11 +162,10 @@ TEST_F(ClusterTest, AReservationThatCameTooLateIsGivenBack) {
                      .blocks = files,
                      .deadline = absl::Seconds(20)},
                     [](const std::vector<Outcome>&) {});
-  cluster_.RunUntil(
-      [&] { return cluster_.Node(1).Snapshot().reserved_slots > 0; });
-  cluster_.Worker(1, kBob).Pause();
+  ASSERT_TRUE(cluster_.RunUntil(
+      [&] { return cluster_.Node(1).Snapshot().reserved_slots == 64; }));
 
-  Write(1, kAlice, prompt_);
+  EXPECT_THAT(Write(1, kAlice, prompt_), Each(Outcome::kTimedOut));
   cluster_.Worker(1, kBob).Crash();
   cluster_.RunFor(absl::Seconds(2));
 
