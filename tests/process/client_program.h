@@ -1,0 +1,81 @@
+// What process_client does when it is told: one method a command of its line
+// protocol, each answering with one line.
+//
+//     ok NAME=NUMBER...          it was done; outcomes by kind, counts
+//     failed CODE MESSAGE        it could not be tried
+//
+// Blocks are those of numbered chains; their bytes follow from namespace and
+// key (tools/replay/block_content.h), so that every hit is verified.
+//
+// Threading. One thread.
+
+#ifndef FIRNKV_TESTS_PROCESS_CLIENT_PROGRAM_H_
+#define FIRNKV_TESTS_PROCESS_CLIENT_PROGRAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "client/transport/real_seams.h"
+#include "tests/process/raw_session.h"
+
+namespace firnkv {
+
+class ClientProgram {
+ public:
+  ClientProgram() = default;
+
+  // Answers one line.
+  std::string Obey(const std::string& line);
+
+ private:
+  using Words = std::vector<std::string>;
+  using Counts = std::map<std::string, std::int64_t>;
+
+  // connect SOCKET [stream]: by the SDK; `stream` maps nothing.
+  std::string Connect(const Words& words);
+  // open NAME BLOCK_BYTES
+  std::string Open(const Words& words);
+  // write CHAIN BLOCKS [published]
+  std::string Write(const Words& words);
+  // read CHAIN BLOCKS: every block.
+  std::string Read(const Words& words);
+  // exists CHAIN BLOCKS
+  std::string Exists(const Words& words);
+  // fork CHAIN BLOCKS: a forked child reads, ends its Client and itself; says
+  // how.
+  std::string Fork(const Words& words);
+  // load SEED CHAINS BLOCKS: reads chains, writes what they lack, over and over
+  // until a line comes.
+  std::string Load(const Words& words);
+
+  // raw SOCKET: by RawSession.
+  std::string Raw(const Words& words);
+  // hold CHAIN BLOCKS SECONDS, check, reserve CHAIN BLOCKS
+  std::string Hold(const Words& words);
+  std::string Check(const Words& words);
+  std::string Reserve(const Words& words);
+  // attack REGION WHAT: asks for its descriptor and tries to write.
+  std::string Attack(const Words& words);
+
+  absl::Status OpenSeams();
+  // Each notes outcomes, bytes and wrong bytes in `counts`. ReadChain returns
+  // the leading hits.
+  std::size_t ReadChain(std::uint64_t chain, std::size_t blocks, ReadWant want,
+                        Counts* counts);
+  void WriteChain(std::uint64_t chain, std::size_t blocks, std::size_t from,
+                  WriteWait wait_for, Counts* counts);
+
+  std::unique_ptr<RealSeams> seams_;
+  std::unique_ptr<RawSession> raw_;
+  std::unique_ptr<Client> client_;
+  NamespaceHandle name_space_;
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_TESTS_PROCESS_CLIENT_PROGRAM_H_

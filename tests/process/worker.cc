@@ -1,0 +1,64 @@
+#include "tests/process/worker.h"
+
+#include <filesystem>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "proto/base/text.h"
+
+namespace firnkv {
+namespace {
+
+// Beside the test that runs.
+std::string ClientProgramPath() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+         "process_client";
+}
+
+}  // namespace
+
+Worker::Worker(std::uint32_t uid)
+    : process_({.program = ClientProgramPath(),
+                .arguments = {},
+                .environment = {},
+                .uid = uid,
+                .error_file = "/dev/null"}) {}
+
+Reply Worker::Answer() {
+  Reply reply;
+  reply.text = process_.ReadLine().value_or("");
+  std::istringstream words(reply.text);
+  std::string word;
+  words >> word;
+  reply.ok = word == "ok";
+  while (reply.ok && words >> word) {
+    const std::size_t equals = word.find('=');
+    reply.counts[word.substr(0, equals)] = std::stoll(word.substr(equals + 1));
+  }
+  return reply;
+}
+
+Reply Worker::Do(const std::string& command) {
+  Begin(command);
+  return Answer();
+}
+
+Reply Worker::EndLoad() {
+  Begin("stop");
+  const Reply reply = Answer();
+  // That of "stop" itself, which is no command.
+  Answer();
+  return reply;
+}
+
+std::unique_ptr<Worker> WorkerAt(const ProcessCluster& cluster, int number,
+                                 std::uint32_t uid) {
+  auto worker = std::make_unique<Worker>(uid);
+  const Reply connected = worker->Do("connect " + cluster.socket(number));
+  EXPECT_TRUE(connected.ok) << connected;
+  const Reply opened = worker->Do(StrCat("open granite ", kTestBlockBytes));
+  EXPECT_TRUE(opened.ok) << opened;
+  return worker;
+}
+
+}  // namespace firnkv

@@ -1,0 +1,66 @@
+// A process_client, told what to do: a worker under a uid of its own that can
+// be stopped and killed.
+//
+// Threading. The test's own thread.
+
+#ifndef FIRNKV_TESTS_PROCESS_WORKER_H_
+#define FIRNKV_TESTS_PROCESS_WORKER_H_
+
+#include <cstdint>
+#include <map>
+#include <ostream>
+#include <string>
+
+#include "tests/process/child_process.h"
+#include "tests/process/process_cluster.h"
+
+namespace firnkv {
+
+// What a command has answered. A count that was not said is 0.
+struct Reply {
+  // False: it failed, or the worker is gone.
+  bool ok = false;
+  // The whole line; empty where nothing came.
+  std::string text;
+  std::map<std::string, std::int64_t> counts;
+
+  std::int64_t operator[](const std::string& name) const {
+    const auto found = counts.find(name);
+    return found == counts.end() ? 0 : found->second;
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Reply& reply) {
+    return out << "'" << reply.text << "'";
+  }
+};
+
+class Worker {
+ public:
+  explicit Worker(std::uint32_t uid);
+
+  // One command of client_program.h, and its answer within kPatience.
+  Reply Do(const std::string& command);
+  // The two halves of it, for commands that take a while. Any further command
+  // ends a `load`; its answer is then one of both.
+  void Begin(const std::string& command) { process_.WriteLine(command); }
+  Reply Answer();
+  // Ends a `load` and says how it went.
+  Reply EndLoad();
+
+  void Signal(int signal) { process_.Signal(signal); }
+  void Kill() { process_.Kill(); }
+
+ private:
+  ChildProcess process_;
+};
+
+// Connected to node `number` of the cluster, with the namespace "granite" of
+// its tenant open. Fails the test where that does not go.
+std::unique_ptr<Worker> WorkerAt(const ProcessCluster& cluster, int number,
+                                 std::uint32_t uid = kAliceUid);
+
+// The size of its blocks.
+inline constexpr std::uint64_t kTestBlockBytes = 16 * kKiB;
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_TESTS_PROCESS_WORKER_H_
