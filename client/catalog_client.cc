@@ -75,10 +75,10 @@ absl::StatusOr<CatalogClient::LocateAnswer> DecodeLocate(
     for (std::uint32_t j = 0; j < count; ++j, ++next) {
       const NodeAddress& node = answer.nodes[rows[next].node];
       answer.found[i].locations.push_back(
-          Location{.node = node.node,
-                   .epoch = node.epoch,
-                   .generation = rows[next].generation,
-                   .length = rows[next].length});
+          KnownLocation{.node = node.node,
+                        .epoch = node.epoch,
+                        .generation = rows[next].generation,
+                        .length = rows[next].length});
     }
   }
   if (next != rows.size()) return Nonsense("locations of nothing");

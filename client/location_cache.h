@@ -29,14 +29,14 @@
 namespace firnkv {
 
 // One copy of a block.
-struct Location {
+struct KnownLocation {
   NodeId node;
   NodeEpoch epoch = NodeEpoch::kNone;
   Generation generation = Generation::kNone;
   std::uint64_t length = 0;
-  friend bool operator==(const Location&, const Location&) = default;
+  friend bool operator==(const KnownLocation&, const KnownLocation&) = default;
 };
-using Locations = absl::InlinedVector<Location, 1>;
+using Locations = absl::InlinedVector<KnownLocation, 1>;
 
 class LocationCache {
  public:

@@ -170,7 +170,7 @@ void ExistsOperation::OnLocated(
         continue;
       }
       Locations elsewhere;
-      for (const Location& location : known.locations) {
+      for (const KnownLocation& location : known.locations) {
         // The local node has been asked, and has it no more.
         if (welcome != nullptr && location.node == welcome->node) continue;
         elsewhere.push_back(location);

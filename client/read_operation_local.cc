@@ -66,7 +66,8 @@ void ReadOperation::UseLocalStream(Block* block,
                             .labels = welcome.labels};
   parts_.router->Learn({address});
   block->lease.reset();
-  block->locations = {Location{.node = welcome.node, .epoch = welcome.epoch}};
+  block->locations = {
+      KnownLocation{.node = welcome.node, .epoch = welcome.epoch}};
   block->tried.clear();
   block->step = Step::kLocated;
 }

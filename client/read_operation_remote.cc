@@ -87,7 +87,7 @@ void ReadOperation::TakeLocations(
   if (found.outcome != Outcome::kHit) return EndBlock(&block, found.outcome);
   Locations elsewhere;
   bool here = false;
-  for (const Location& location : found.locations) {
+  for (const KnownLocation& location : found.locations) {
     const bool local = welcome != nullptr && location.node == welcome->node &&
                        location.epoch == welcome->epoch;
     here = here || local;

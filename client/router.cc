@@ -49,7 +49,7 @@ std::vector<std::optional<NodeAddress>> Router::Pick(
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Node* best = nullptr;
     std::pair<int, std::size_t> best_cost;
-    for (const Location& location : blocks[i].locations) {
+    for (const KnownLocation& location : blocks[i].locations) {
       const auto& excluded = blocks[i].excluded;
       if (std::find(excluded.begin(), excluded.end(), location.node) !=
           excluded.end()) {

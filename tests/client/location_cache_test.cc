@@ -21,7 +21,7 @@ class LocationCacheTest : public ::testing::Test {
   void Learn(int number, int copies = 1) {
     Locations locations;
     for (int i = 0; i < copies; ++i) {
-      Location location;
+      KnownLocation location;
       location.node.bytes.fill(static_cast<std::uint8_t>(i + 1));
       locations.push_back(location);
     }
@@ -49,7 +49,7 @@ TEST_F(LocationCacheTest, WhatWasLearntIsBelievedForItsLife) {
 TEST_F(LocationCacheTest, TheLifeCountsFromBeforeTheQuestion) {
   const BootTime asked = clock_.Now();
   clock_.Advance(absl::Seconds(2));
-  cache_.Learn({name_space_, KeyOf(1)}, {Location{}}, asked);
+  cache_.Learn({name_space_, KeyOf(1)}, {KnownLocation{}}, asked);
 
   clock_.Advance(absl::Seconds(3));
 

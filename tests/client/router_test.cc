@@ -25,7 +25,7 @@ class RouterTest : public ::testing::Test {
     router_.Learn({address});
     return address;
   }
-  static Location At(const NodeAddress& address) {
+  static KnownLocation At(const NodeAddress& address) {
     return {.node = address.node, .epoch = address.epoch};
   }
   std::optional<NodeAddress> Pick(
@@ -91,7 +91,7 @@ TEST_F(RouterTest, OneCallSpreadsItsBlocksOverReplicas) {
 
 TEST_F(RouterTest, ExcludedNodesAndOtherRunsAreNotPicked) {
   const auto one = Add(1, {});
-  Location earlier = At(one);
+  KnownLocation earlier = At(one);
   earlier.epoch = NodeEpoch{77};
 
   EXPECT_EQ(Pick({At(one)}, {one.node}), std::nullopt);
