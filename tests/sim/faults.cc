@@ -173,9 +173,8 @@ void Faults::BadWeather() {
   quality.duplicate_chance = Below(150);
   quality.reset_chance = Below(20);
   quality.stall_chance = Below(40);
-  Later(absl::Milliseconds(100), absl::Seconds(3), [this] {
-    cluster_->world()->links()->quality() = SimLinks::Quality();
-  });
+  Later(absl::Milliseconds(100), absl::Seconds(3),
+        [this] { cluster_->world()->links()->quality() = FairWeather(); });
 }
 
 void Faults::ResetConnections() {

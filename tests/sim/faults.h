@@ -24,13 +24,23 @@ class Faults {
       : cluster_(cluster), oracle_(oracle), operations_(operations) {}
 
   // From now on, until Stop.
-  void Start() { Next(); }
+  void Start() {
+    cluster_->world()->links()->quality() = FairWeather();
+    Next();
+  }
   // No new faults; those that last end by HealEverything.
   void Stop() { stopped_ = true; }
 
   std::uint64_t injected() const { return injected_; }
 
  private:
+  // Between faults: memory is read as late as it may be.
+  static SimLinks::Quality FairWeather() {
+    SimLinks::Quality quality;
+    quality.slow_send_chance = 150;
+    return quality;
+  }
+
   void Next();
   void Inject();
   void CrashNode();

@@ -9,7 +9,7 @@
 
 namespace firnkv {
 
-struct Operation {
+struct SimOperation {
   std::uint64_t number = 0;
   std::string kind;
   SimWorker* worker = nullptr;
@@ -20,6 +20,7 @@ struct Operation {
   std::size_t name_space = 0;
   std::size_t clears_seen = 0;
   bool quiet = false;
+  bool leading_run = false;
   std::vector<PlannedBlock> blocks;
   Operations::Done done;
 
@@ -130,7 +131,7 @@ Operations::Shared Operations::Begin(SimWorker* worker, std::string_view kind,
                                      std::size_t name_space,
                                      const std::vector<PlannedBlock>& blocks,
                                      absl::Duration deadline, Done done) {
-  Shared op = std::make_shared<Operation>();
+  Shared op = std::make_shared<SimOperation>();
   op->number = next_++;
   op->kind = std::string(kind);
   op->worker = worker;
@@ -246,6 +247,7 @@ void Operations::Read(SimWorker* worker, ReadPlan plan, Done done) {
   const Shared op = Begin(worker, "read", plan.name_space, plan.blocks,
                           plan.deadline, std::move(done));
   op->quiet = plan.quiet;
+  op->leading_run = plan.want == ReadWant::kLeadingRun;
   PlanBuffers(op, plan);
   ReadRequest request;
   request.name_space = worker->name_space(plan.name_space);
@@ -271,11 +273,18 @@ void Operations::OnReadOutcome(const Shared& op, const ReadReport& report) {
   JudgeStatus(op, report.status);
   std::size_t leading = 0;
   bool running = true;
+  bool closed = false;
   for (const ReadTarget& target : op->read_targets) {
     op->outcomes.push_back(target.outcome);
     ++counts_.reads[static_cast<std::size_t>(target.outcome)];
     running = running && target.outcome == Outcome::kHit;
-    if (running) ++leading;
+    // What had landed when the Client was closed stays a hit.
+    closed = closed || target.outcome == Outcome::kCancelled;
+    if (running) {
+      ++leading;
+    } else if (op->leading_run && target.outcome == Outcome::kHit && !closed) {
+      oracle_->Violation(StrCat("A HIT BEYOND THE RUN: ", op->Name()));
+    }
     if (!MayBeReadOutcome(target.outcome) &&
         !(corruption_ && target.outcome == Outcome::kCorrupt)) {
       oracle_->Violation(StrCat("STRANGE OUTCOME: ", op->Name(), ": ",

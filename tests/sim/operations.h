@@ -42,7 +42,7 @@ struct OperationCounts {
   std::uint64_t bytes_remote = 0;
 };
 
-struct Operation;
+struct SimOperation;
 
 class Operations {
  public:
@@ -96,7 +96,7 @@ class Operations {
 
  private:
   // Callbacks and this list share an operation until both ends have come.
-  using Shared = std::shared_ptr<Operation>;
+  using Shared = std::shared_ptr<SimOperation>;
 
   Shared Begin(SimWorker* worker, std::string_view kind, std::size_t name_space,
                const std::vector<PlannedBlock>& blocks, absl::Duration deadline,

@@ -34,6 +34,10 @@ class SimLinks {
     std::uint32_t reset_chance = 0;
     std::uint32_t stall_chance = 0;
     absl::Duration stall = absl::Seconds(1);
+    // A send that reads its memory late takes up to this much longer at a step:
+    // time for somebody to reuse the memory too early (rule P8).
+    std::uint32_t slow_send_chance = 0;
+    absl::Duration slow_send = absl::Milliseconds(30);
   };
 
   explicit SimLinks(SimExecutor* world) : world_(world) {}

@@ -102,6 +102,9 @@ void SimStreamPair::PostSendStep(int at) {
   if (remote() && world()->Chance(quality.stall_chance)) {
     wait += world()->Between(absl::ZeroDuration(), quality.stall);
   }
+  if (!ends[at].send_whole && world()->Chance(quality.slow_send_chance)) {
+    wait += world()->Between(absl::ZeroDuration(), quality.slow_send);
+  }
   ends[at].process->PostAfter(
       wait, [self = shared_from_this(), at] { self->SendStep(at); });
 }
