@@ -70,8 +70,7 @@ class Network {
   // within `timeout`.
   virtual void StartConnect(
       std::string_view address, absl::Duration timeout,
-      absl::AnyInvocable<
-          void(absl::StatusOr<std::unique_ptr<ByteStream>>) &&>
+      absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<ByteStream>>) &&>
           done) = 0;
 
   // `on_accept` runs for each connection, on a thread of the network, and must

@@ -57,9 +57,9 @@ struct ControlPeer {
 };
 
 // The serving side of one service.
-class ControlHandler {
+class ControlService {
  public:
-  virtual ~ControlHandler() = default;
+  virtual ~ControlService() = default;
 
   // "firnkv.v1.NodeService".
   virtual std::string_view service() const = 0;

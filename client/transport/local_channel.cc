@@ -69,7 +69,7 @@ struct LocalChannel::State {
 };
 
 LocalChannel::LocalChannel(Executor* executor,
-                           std::vector<ControlHandler*> handlers)
+                           std::vector<ControlService*> handlers)
     : executor_(executor),
       handlers_(std::move(handlers)),
       // Shared with the replies that handlers hold.
@@ -84,8 +84,8 @@ LocalChannel::~LocalChannel() {
   }
 }
 
-ControlHandler* LocalChannel::Find(std::string_view method) const {
-  for (ControlHandler* handler : handlers_) {
+ControlService* LocalChannel::Find(std::string_view method) const {
+  for (ControlService* handler : handlers_) {
     if (StrCat("/", handler->service()) ==
         method.substr(0, method.rfind('/'))) {
       return handler;
@@ -106,7 +106,7 @@ void LocalChannel::StartCall(std::string_view method, std::string request,
   executor_->Post(state_->scope.Wrap([this, number,
                                       method = std::string(method),
                                       request = std::move(request)] {
-    ControlHandler* const handler = Find(method);
+    ControlService* const handler = Find(method);
     if (handler == nullptr) {
       state_->Finish(
           number, absl::UnimplementedError(StrCat("no service for ", method)));

@@ -23,7 +23,7 @@ namespace firnkv {
 
 class LocalChannel : public ControlChannel {
  public:
-  LocalChannel(Executor* executor, std::vector<ControlHandler*> handlers);
+  LocalChannel(Executor* executor, std::vector<ControlService*> handlers);
   ~LocalChannel() override;
 
   void StartCall(std::string_view method, std::string request,
@@ -31,10 +31,10 @@ class LocalChannel : public ControlChannel {
 
  private:
   struct State;
-  ControlHandler* Find(std::string_view method) const;
+  ControlService* Find(std::string_view method) const;
 
   Executor* const executor_;
-  const std::vector<ControlHandler*> handlers_;
+  const std::vector<ControlService*> handlers_;
   // Shared with the replies that handlers hold, which may outlive the channel.
   const std::shared_ptr<State> state_;
 };

@@ -118,7 +118,7 @@ void Configure(const GrpcServer::Options& options,
 class GrpcServer::Bridge : public grpc::Service {
  public:
   Bridge(const google::protobuf::ServiceDescriptor& service,
-         ControlHandler* handler)
+         ControlService* handler)
       : handler_(handler) {
     for (int i = 0; i < service.method_count(); ++i) {
       names_.push_back(std::make_unique<std::string>(
@@ -159,7 +159,7 @@ class GrpcServer::Bridge : public grpc::Service {
     return reactor;
   }
 
-  ControlHandler* const handler_;
+  ControlService* const handler_;
   // "/firnkv.v1.NodeService/OpenRead", at addresses that do not move.
   std::vector<std::unique_ptr<std::string>> names_;
 };
@@ -176,7 +176,7 @@ GrpcServer::GrpcServer(std::unique_ptr<Parts> parts)
 GrpcServer::~GrpcServer() { Shutdown(absl::ZeroDuration()); }
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
-    const Options& options, std::vector<ControlHandler*> handlers) {
+    const Options& options, std::vector<ControlService*> handlers) {
   // Once a process suffices, and it must be before a builder is made.
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -184,7 +184,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   auto parts = std::make_unique<Parts>();
   grpc::ServerBuilder builder;
   Configure(options, &builder);
-  for (ControlHandler* const handler : handlers) {
+  for (ControlService* const handler : handlers) {
     const std::string name(handler->service());
     const google::protobuf::ServiceDescriptor* const service =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
@@ -212,7 +212,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(parts)));
   RETURN_IF_ERROR(started->NoteAddresses(options.addresses, ports));
   // The health service knows of a service only what it was told.
-  for (const ControlHandler* const handler : handlers) {
+  for (const ControlService* const handler : handlers) {
     started->parts_->server->GetHealthCheckService()->SetServingStatus(
         std::string(handler->service()), true);
   }

@@ -1,4 +1,4 @@
-// Serves ControlHandlers as ordinary gRPC services, on several addresses.
+// Serves ControlServices as ordinary gRPC services, on several addresses.
 //
 // To gRPC it looks like generated code: the methods are those of the services'
 // descriptors, so health checks and reflection list them and grpcurl works. To
@@ -52,7 +52,7 @@ class GrpcServer {
   // of somebody who lives is one); FAILED_PRECONDITION where a handler's
   // service is not among the messages linked into the program.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
-      const Options& options, std::vector<ControlHandler*> handlers);
+      const Options& options, std::vector<ControlService*> handlers);
 
   // Shutdown without grace.
   ~GrpcServer();

@@ -30,7 +30,7 @@ namespace v1 {
 class NamespaceRow;
 }  // namespace v1
 
-class AdminService : public ControlHandler {
+class AdminService : public ControlService {
  public:
   // All outlive the service.
   struct Parts {

@@ -87,7 +87,7 @@ void Catalog::Stop() {
   parts_->strand.Close();
 }
 
-std::vector<ControlHandler*> Catalog::services() {
+std::vector<ControlService*> Catalog::services() {
   return {&parts_->catalog_service, &parts_->admin_service};
 }
 

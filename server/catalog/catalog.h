@@ -46,7 +46,7 @@ class Catalog {
   void Stop();
 
   // CatalogService and AdminService; alive as long as the catalog.
-  std::vector<ControlHandler*> services();
+  std::vector<ControlService*> services();
 
   // After Start.
   ClusterId cluster() const;

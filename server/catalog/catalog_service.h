@@ -28,7 +28,7 @@
 
 namespace firnkv {
 
-class CatalogService : public ControlHandler {
+class CatalogService : public ControlService {
  public:
   // All outlive the service.
   struct Parts {

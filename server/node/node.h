@@ -89,7 +89,7 @@ class Node {
   absl::Status Start(const std::string& control_address);
 
   // Handlers for whoever carries control calls; alive as long as the node.
-  std::vector<ControlHandler*> services() { return {service_.get()}; }
+  std::vector<ControlService*> services() { return {service_.get()}; }
 
   // No new reservations and sessions from now on. `done` runs as a task, once
   // nothing is in flight or at `deadline`; at most one drain at a time.

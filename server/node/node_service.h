@@ -55,7 +55,7 @@ class ReportCorruptRequest;
 class ReserveRequest;
 }  // namespace v1
 
-class NodeService : public ControlHandler {
+class NodeService : public ControlService {
  public:
   struct Options {
     // This run's; outlives the service.

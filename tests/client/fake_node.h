@@ -31,7 +31,7 @@ namespace firnkv {
 
 inline constexpr std::string_view kFakeCatalogAddress = "catalog:7400";
 
-class FakeNode : public ControlHandler {
+class FakeNode : public ControlService {
  public:
   // `name` names the host too: "node1".
   FakeNode(SimWorld* world, const std::string& name, ClusterId cluster,
@@ -100,7 +100,7 @@ class FakeNode : public ControlHandler {
 
   RegionId region() const { return {epoch_, 1}; }
 
-  // --- ControlHandler.
+  // --- ControlService.
   std::string_view service() const override { return "firnkv.v1.NodeService"; }
   void Handle(std::string_view method, const ControlPeer& peer,
               std::string_view request, ControlReply reply) override;
@@ -162,7 +162,7 @@ class FakeNode : public ControlHandler {
 };
 
 // A catalog that knows what it was told.
-class FakeCatalog : public ControlHandler {
+class FakeCatalog : public ControlService {
  public:
   FakeCatalog(SimWorld* world, ClusterId cluster);
   ~FakeCatalog() override;

@@ -36,7 +36,7 @@ constexpr int kBlocksAChain = 6;
 class Switchboard {
  public:
   void Serve(const std::string& address,
-             std::vector<ControlHandler*> handlers) {
+             std::vector<ControlService*> handlers) {
     MutexLock lock(&mutex_);
     served_[address] = std::move(handlers);
   }
@@ -49,7 +49,7 @@ class Switchboard {
 
  private:
   Mutex mutex_;
-  std::map<std::string, std::vector<ControlHandler*>> served_
+  std::map<std::string, std::vector<ControlService*>> served_
       ABSL_GUARDED_BY(mutex_);
 };
 

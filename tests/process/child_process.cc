@@ -157,7 +157,14 @@ bool ChildProcess::WriteLine(std::string_view line) {
 }
 
 void ChildProcess::Signal(int signal) {
-  if (!ended_.has_value()) kill(pid_, signal);
+  if (ended_.has_value()) return;
+  kill(pid_, signal);
+  // Its end is left for WaitForEnd.
+  siginfo_t state = {};
+  if (signal == SIGSTOP) {
+    waitid(P_PID, static_cast<id_t>(pid_), &state,
+           WSTOPPED | WEXITED | WNOWAIT);
+  }
 }
 
 std::optional<int> ChildProcess::WaitForEnd() {

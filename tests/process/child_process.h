@@ -59,6 +59,7 @@ class ChildProcess {
   // False where it no longer reads.
   bool WriteLine(std::string_view line);
 
+  // A SIGSTOP has stopped all of it on return.
   void Signal(int signal);
   // Exit code, or minus the signal that ended it; nullopt after kPatience.
   std::optional<int> WaitForEnd();

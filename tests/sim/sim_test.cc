@@ -26,12 +26,12 @@ using ::testing::IsEmpty;
 
 // About 20 s in each build.
 #if defined(FIRNKV_TSAN)
-constexpr std::uint64_t kSchedules = 40;
+constexpr std::uint64_t kSchedules = 15;
 #elif defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kSchedules = 60;
+constexpr std::uint64_t kSchedules = 25;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-constexpr std::uint64_t kSchedules = 60;
+constexpr std::uint64_t kSchedules = 25;
 #else
 constexpr std::uint64_t kSchedules = 300;
 #endif

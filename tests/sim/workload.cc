@@ -7,6 +7,7 @@
 namespace firnkv {
 
 void Workload::Drive(SimWorker* worker, int streams) {
+  workers_.push_back(worker);
   worker->set_on_ready([this, worker, streams] {
     for (int i = 0; i < streams; ++i) Next(worker, worker->life());
   });
@@ -88,8 +89,39 @@ void Workload::RandomRead(SimWorker* worker, std::function<void()> go_on) {
   read.deadline = SomeDeadline();
   read.want = Below(4) == 0 ? ReadWant::kLeadingRun : ReadWant::kEveryBlock;
   read.ranges = Below(3) == 0;
+  if (Below(2) == 0) RaceAgainst(worker, read.name_space, read.blocks);
   operations_->Read(worker, std::move(read),
                     [go_on](const std::vector<Outcome>&) { go_on(); });
+}
+
+void Workload::RaceAgainst(SimWorker* reader, std::size_t name_space,
+                           const std::vector<PlannedBlock>& blocks) {
+  SimWorker* const other = workers_[Below(workers_.size())];
+  if (!other->ready() || other->options().uid != reader->options().uid) return;
+  const std::uint64_t life = other->life();
+  other->process()->PostAfter(
+      absl::Microseconds(Below(3000)), [this, other, life, name_space, blocks] {
+        if (stopped_ || life != other->life() || !other->ready()) return;
+        operations_->Remove(
+            other, name_space, blocks, absl::Seconds(1),
+            [this, other, name_space, blocks](const std::vector<Outcome>&) {
+              if (stopped_ || !other->ready()) return;
+              Operations::WritePlan write;
+              write.name_space = name_space;
+              write.deadline = absl::Seconds(1);
+              const auto& all = name_space == KeySpace::kChained
+                                    ? keys_->chains()[0]
+                                    : keys_->singles();
+              for (const PlannedBlock& block : all) {
+                if (block.length == blocks[0].length &&
+                    block.key != blocks[0].key) {
+                  write.blocks.push_back(block);
+                }
+              }
+              if (write.blocks.empty()) return;
+              operations_->Write(other, std::move(write), nullptr);
+            });
+      });
 }
 
 void Workload::RandomWrite(SimWorker* worker, std::function<void()> go_on) {

@@ -39,6 +39,10 @@ class Workload {
   void EngineRequest(SimWorker* worker, std::function<void()> go_on);
   void RandomRead(SimWorker* worker, std::function<void()> go_on);
   void RandomWrite(SimWorker* worker, std::function<void()> go_on);
+  // Somebody on another host removes what is being read and writes something of
+  // the same size at once, so that slots are reused under readers' hands.
+  void RaceAgainst(SimWorker* reader, std::size_t name_space,
+                   const std::vector<PlannedBlock>& blocks);
   void Reopen(SimWorker* worker, std::function<void()> go_on);
 
   std::vector<PlannedBlock> SomeSingles();
@@ -54,6 +58,7 @@ class Workload {
   Operations* const operations_;
   bool stopped_ = false;
   std::uint64_t requests_ = 0;
+  std::vector<SimWorker*> workers_;
 };
 
 }  // namespace firnkv

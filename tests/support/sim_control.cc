@@ -88,7 +88,7 @@ void SendBack(SimLinks* links, const std::string& from, const Call& call,
 
 std::unique_ptr<SimControl::Serving> SimControl::Serve(
     std::string_view address, SimProcess* process,
-    std::vector<ControlHandler*> handlers) {
+    std::vector<ControlService*> handlers) {
   auto serving = std::make_unique<Serving>();
   serving->control_ = this;
   serving->address_ = std::string(address);
@@ -185,7 +185,7 @@ void SimControl::Deliver(const Call& call,
     world->Note(StrCat("serves ", call->method, " of ", call->peer.address,
                        ", ", request.size(), " bytes"));
   }
-  for (ControlHandler* handler : (*serving)->handlers_) {
+  for (ControlService* handler : (*serving)->handlers_) {
     if (handler->service() != service) continue;
     handler->Handle(
         call->method, call->peer, request,

@@ -46,14 +46,14 @@ class SimControl {
     SimControl* control_ = nullptr;
     std::string address_;
     SimProcess* process_ = nullptr;
-    std::vector<ControlHandler*> handlers_;
+    std::vector<ControlService*> handlers_;
     // Calls not yet answered; the ends own them.
     std::vector<std::weak_ptr<SimCall>> calls_;
     // Shared with requests on their way, which then find nobody.
     std::shared_ptr<Serving*> self_;
   };
   std::unique_ptr<Serving> Serve(std::string_view address, SimProcess* process,
-                                 std::vector<ControlHandler*> handlers);
+                                 std::vector<ControlService*> handlers);
 
   SimLinks* links() const { return links_; }
   // Calls that have arrived at a handler, doubled ones twice.

@@ -12,7 +12,7 @@ namespace firnkv {
 namespace {
 
 // Answers with the request, or keeps the reply for later.
-class Echo : public ControlHandler {
+class Echo : public ControlService {
  public:
   std::string_view service() const override { return "firnkv.v1.Echo"; }
   void Handle(std::string_view method, const ControlPeer& peer,

@@ -20,9 +20,6 @@ LIMITS = {"header": (300, 400), "source": (500, 800), "test": (600, 1000)}
 
 BANNED_WORDS = {"manager", "handler", "helper", "helpers", "util", "utils"}
 BANNED_LAST_WORDS = {"info", "item", "object", "data"}
-# The serving side of a control call: gRPC's own word for it, and the services
-# that implement it are called NodeService, CatalogService, AdminService.
-ALLOWED_NAMES = {"ControlHandler"}
 
 SEAMS = r"server/base/thread\w*\.(h|cc)|client/transport/.*|tests/.*|tools/.*"
 NOWHERE = r"(?!)"
@@ -81,7 +78,7 @@ def check_names(tree, path, code):
                  r"\s+|\[\[\w+\]\]\s+)*([A-Z]\w*)(?:\s+final)?\s*[:{]"
     for match in re.finditer(definition, code):
         word = banned_word(words_of(match.group(1)))
-        if word and match.group(1) not in ALLOWED_NAMES:
+        if word:
             tree.report(path, line_of(code, match.start(1)),
                         f"class {match.group(1)} is named '{word}'",
                         "name it after what it is or does")

@@ -37,7 +37,7 @@ constexpr char kStatus[] = "/firnkv.v1.NodeService/Status";
 constexpr absl::Duration kLong = absl::Seconds(25);
 
 // Hands every call to the test.
-class HeldCalls : public ControlHandler {
+class HeldCalls : public ControlService {
  public:
   struct Call {
     std::string method;

@@ -16,7 +16,7 @@ namespace firnkv {
 namespace {
 
 // Answers when it is told to.
-class SlowService : public ControlHandler {
+class SlowService : public ControlService {
  public:
   std::string_view service() const override { return "firnkv.v1.Slow"; }
   void Handle(std::string_view method, const ControlPeer& peer,
@@ -51,7 +51,7 @@ class LocalChannelTest : public testing::Test {
   SimExecutor world_;
   SlowService service_;
   std::unique_ptr<LocalChannel> channel_ = std::make_unique<LocalChannel>(
-      &world_, std::vector<ControlHandler*>{&service_});
+      &world_, std::vector<ControlService*>{&service_});
   int answers_ = 0;
   std::optional<absl::StatusOr<std::string>> answer_;
 };

@@ -31,7 +31,7 @@
 
 namespace firnkv {
 
-class FakeCatalog : public ControlHandler {
+class FakeCatalog : public ControlService {
  public:
   FakeCatalog(const ClusterSecret& secret, const Clock* clock);
 
