@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "CLI/CLI.hpp"
 #include "proto/base/text.h"
@@ -126,6 +127,26 @@ void Arguments::Time(const std::string& name, absl::Duration* target,
 void Arguments::Flag(const std::string& name, bool* target,
                      const std::string& help) {
   app_->add_flag(name, *target, help);
+}
+
+void Arguments::FlagOrTime(const std::string& name,
+                           std::optional<absl::Duration>* target,
+                           const std::string& help) {
+  // shared_ptr: the library wants a text to write to, as long as it has the
+  // check.
+  auto text = std::make_shared<std::string>();
+  const auto read = [text, target](const std::string& given) -> absl::Status {
+    // What the library gives a flag without a value.
+    if (given == "true") {
+      *target = absl::ZeroDuration();
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<absl::Duration> time = ParseTime(given);
+    if (!time.ok()) return time.status();
+    *target = *time;
+    return absl::OkStatus();
+  };
+  app_->add_flag(name, *text, help)->check(Checked(read, "[=TIME]"));
 }
 
 CommandTree::CommandTree(const std::string& program)

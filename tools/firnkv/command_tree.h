@@ -80,6 +80,10 @@ class Arguments {
   void Time(const std::string& name, absl::Duration* target,
             const std::string& help);
   void Flag(const std::string& name, bool* target, const std::string& help);
+  // "--wait" or "--wait=30s"; zero where it says no time.
+  void FlagOrTime(const std::string& name,
+                  std::optional<absl::Duration>* target,
+                  const std::string& help);
 
  private:
   CLI::App* const app_;

@@ -56,6 +56,7 @@ class AdministrationTest : public CliTest {
           response.add_cleared()->set_name(request.name());
           if (clears_.size() < nodes_confirm_at_) {
             response.add_pending_nodes("0123");
+            response.add_pending_reasons("sleeps");
           }
           return response;
         });
@@ -190,6 +191,7 @@ TEST_F(AdministrationTest, AClearWithNobodyToAskNeedsTheOption) {
   EXPECT_EQ(clears_.size(), 1u);
 }
 
+// Rule C4.
 TEST_F(AdministrationTest, AClearCanWaitForTheNodes) {
   nodes_confirm_at_ = 4;
 
@@ -198,15 +200,76 @@ TEST_F(AdministrationTest, AClearCanWaitForTheNodes) {
   EXPECT_FALSE(clears_[0].report_only());
   EXPECT_TRUE(clears_[1].report_only());
   EXPECT_TRUE(clears_[3].report_only());
+  EXPECT_THAT(out(), HasSubstr("every node has confirmed it"));
+  EXPECT_THAT(err(), HasSubstr("0 of 1"));
+  EXPECT_THAT(err(), HasSubstr("1 of 1"));
 }
 
-TEST_F(AdministrationTest, NodesThatNeverConfirmAreSaid) {
+TEST_F(AdministrationTest, AClearThatDoesNotWaitIsDone) {
+  nodes_confirm_at_ = 1'000'000;
+
+  EXPECT_EQ(Run({"namespace", "clear", "a", "--yes"}), 0);
+  EXPECT_EQ(clears_.size(), 1u);
+  EXPECT_THAT(out(), HasSubstr("pending: node 0123 sleeps"));
+}
+
+TEST_F(AdministrationTest, NodesThatNeverConfirmAreSaidWithTheReason) {
   nodes_confirm_at_ = 1'000'000;
 
   EXPECT_EQ(
       Run({"namespace", "clear", "a", "--yes", "--wait", "--timeout", "2s"}),
       3);
-  EXPECT_THAT(out(), HasSubstr("pending: node 0123"));
+  EXPECT_THAT(out(), HasSubstr("pending: node 0123 sleeps"));
+  EXPECT_EQ(clears_.size(), 11u);
+}
+
+TEST_F(AdministrationTest, TheWaitMaySayForHowLong) {
+  nodes_confirm_at_ = 1'000'000;
+
+  EXPECT_EQ(Run({"namespace", "clear", "--wait=1s", "a", "--yes", "--json"}),
+            3);
+  EXPECT_EQ(clears_.size(), 6u);
+  EXPECT_EQ(clears_[0].name(), "a");
+  EXPECT_THAT(out(), HasSubstr("\"reason\": \"sleeps\""));
+
+  EXPECT_EQ(Run({"namespace", "clear", "a", "--yes", "--wait=soon"}), 2);
+  EXPECT_EQ(clears_.size(), 6u);
+}
+
+TEST_F(AdministrationTest, AnInterruptEndsTheWaitAndUndoesNothing) {
+  nodes_confirm_at_ = 1'000'000;
+  world_.interrupted = [this] { return clears_.size() == 3; };
+
+  EXPECT_EQ(Run({"namespace", "clear", "a", "--yes", "--wait=1h"}), 3);
+  EXPECT_EQ(clears_.size(), 3u);
+  EXPECT_THAT(out(), HasSubstr("--report-only --wait"));
+}
+
+TEST_F(AdministrationTest, AWaitIsTakenUpWithoutAnotherClear) {
+  nodes_confirm_at_ = 3;
+
+  EXPECT_EQ(Run({"namespace", "clear", "a", "--report-only"}), 3);
+  EXPECT_EQ(Run({"namespace", "clear", "a", "--report-only", "--wait"}), 0);
+  ASSERT_EQ(clears_.size(), 3u);
+  for (const v1::ClearNamespaceRequest& one : clears_) {
+    EXPECT_TRUE(one.report_only());
+  }
+}
+
+TEST_F(AdministrationTest, AWaitOutlivesACatalogThatIsAwayForAWhile) {
+  nodes_confirm_at_ = 2;
+  const auto serve = control_.methods.at("AdminService/ClearNamespace");
+  int calls = 0;
+  control_.methods["AdminService/ClearNamespace"] =
+      [&](const std::string& address,
+          const std::string& request) -> absl::StatusOr<std::string> {
+    ++calls;
+    if (calls > 1 && calls < 4) return absl::UnavailableError("it restarts");
+    return serve(address, request);
+  };
+
+  EXPECT_EQ(Run({"namespace", "clear", "a", "--yes", "--wait"}), 0) << err();
+  EXPECT_EQ(clears_.size(), 2u);
 }
 
 TEST_F(AdministrationTest, ABackupIsItsOwnersAlone) {
