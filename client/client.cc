@@ -13,6 +13,7 @@
 #include "client/counters.h"
 #include "client/lookup_operation.h"
 #include "client/namespace_operation.h"
+#include "client/open_views_operation.h"
 #include "client/read_operation.h"
 #include "client/write_operation.h"
 #include "proto/base/status.h"
@@ -158,6 +159,16 @@ void Client::StartRead(const ReadRequest& request, ReadDone done) {
   ReadOperation::Start(core_->parts(), request, std::move(done));
 }
 
+void Client::StartOpenViews(const OpenViewsRequest& request, OpenViewsDone done,
+                            CallSite opened_at) {
+  if (!core_->usable()) {
+    return std::move(done)(OpenViewsOperation::Refuse(
+        request.keys.size(), Outcome::kUnavailable, absl::OkStatus()));
+  }
+  OpenViewsOperation::Start(core_->parts(), request, opened_at,
+                            std::move(done));
+}
+
 void Client::StartWrite(const WriteRequest& request, WriteDone done) {
   if (!core_->usable()) {
     RefuseAll(request);
@@ -191,6 +202,15 @@ ReadReport Client::Read(const ReadRequest& request) {
              .on_buffers_free = [&] { free.Set(true); }});
   free.Wait();
   return report;
+}
+
+ViewBatch Client::OpenViews(const OpenViewsRequest& request,
+                            CallSite opened_at) {
+  Blocking<ViewBatch> opened;
+  StartOpenViews(
+      request, [&](ViewBatch batch) { opened.Set(std::move(batch)); },
+      opened_at);
+  return opened.Wait();
 }
 
 WriteReport Client::Write(const WriteRequest& request) {

@@ -5,6 +5,7 @@
 //     auto client = firnkv::Client::Connect(options);
 //     auto granite = (*client)->OpenNamespace({.name = "granite", ...});
 //     (*client)->Read({...});                         // read.h
+//     (*client)->OpenViews({...});                    // view.h
 //     (*client)->Write({...});                        // write.h
 //
 // Every call is a batch, has a deadline, and comes in two forms of one
@@ -20,7 +21,8 @@
 // every call is kUnavailable and every destructor does nothing (rule S6).
 //
 // Ownership. The caller owns the Client; spans and buffers of a request stay
-// the caller's and alive until the request's last callback.
+// the caller's and alive until the request's last callback. Batches of views
+// may outlive the Client.
 
 #ifndef FIRNKV_CLIENT_CLIENT_H_
 #define FIRNKV_CLIENT_CLIENT_H_
@@ -37,6 +39,7 @@
 #include "client/options.h"
 #include "client/read.h"
 #include "client/stats.h"
+#include "client/view.h"
 #include "client/write.h"
 #include "proto/base/id.h"
 
@@ -84,6 +87,12 @@ class Client {
   WriteReport Write(const WriteRequest& request);
   ExistsReport Exists(const ExistsRequest& request);
   RemoveReport Remove(const RemoveRequest& request);
+
+  // Blocks where they lie, without a copy (view.h).
+  ViewBatch OpenViews(const OpenViewsRequest& request,
+                      CallSite opened_at = CallSite::Here());
+  void StartOpenViews(const OpenViewsRequest& request, OpenViewsDone done,
+                      CallSite opened_at = CallSite::Here());
 
   // Each callback runs exactly once, on a client thread or inside the call,
   // under no lock; it must not block and may start another operation.

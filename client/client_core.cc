@@ -67,6 +67,9 @@ Client::Core::Core(ClientOptions options, const Seams& seams)
   parts_.operations = &operations_;
   parts_.poison = &poison_;
   parts_.scope = &scope_;
+  // Shared: see ViewTie.
+  parts_.views = std::make_shared<ViewTie>(
+      parts_, pid_, options_.check_views.value_or(ChecksViewsByDefault()));
   if (!options_.catalog_address.empty()) {
     catalog_.SetAddress(options_.catalog_address, ClusterId{});
   }
@@ -79,10 +82,12 @@ void Client::Core::Start() {
   if (!options_.socket_path.empty()) session_.Start();
 }
 
-// Operations first: their callers hear kCancelled. Then what they wait for,
+// Operations first: their callers hear kCancelled. Open views have no Client
+// from then on. Then what they wait for,
 // part by part; once all have ended, nothing touches a caller's buffer.
 void Client::Core::Close() {
   operations_.Close();
+  parts_.views->Close();
   session_.Close();
   streams_.Close();
   catalog_.Close();

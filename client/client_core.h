@@ -18,6 +18,7 @@
 #include "client/counters.h"
 #include "client/location_cache.h"
 #include "client/node_client.h"
+#include "client/opened_views.h"
 #include "client/operation.h"
 #include "client/options.h"
 #include "client/retry.h"

@@ -54,9 +54,11 @@ ClientStats Snapshot(const ClientCounters& counters,
   for (std::size_t i = 0; i <= kLastOutcome; ++i) {
     out.read_outcomes[i] = counters.read_outcomes[i].value();
     out.write_outcomes[i] = counters.write_outcomes[i].value();
+    out.view_outcomes[i] = counters.view_outcomes[i].value();
   }
   out.bytes_mapped = counters.bytes_mapped.value();
   out.bytes_remote = counters.bytes_remote.value();
+  out.bytes_viewed = counters.bytes_viewed.value();
   out.bytes_stored = counters.bytes_stored.value();
   out.bytes_staged = counters.bytes_staged.value();
   for (std::size_t i = 0; i < kControlCalls; ++i) {
@@ -74,10 +76,12 @@ ClientStats Snapshot(const ClientCounters& counters,
   out.torn_reads = counters.torn_reads.value();
   out.corrupt_blocks = counters.corrupt_blocks.value();
   out.breaker_skips = counters.breaker_skips.value();
+  out.views_dropped = counters.views_dropped.value();
   out.sessions = counters.sessions.value();
   out.sessions_lost = counters.sessions_lost.value();
   out.regions_mapped = counters.regions_mapped.value();
   out.read = Snapshot(counters.read);
+  out.open_views = Snapshot(counters.open_views);
   out.write = Snapshot(counters.write);
   out.exists = Snapshot(counters.exists);
   out.remove = Snapshot(counters.remove);

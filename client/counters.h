@@ -40,8 +40,10 @@ std::string_view MethodOf(ControlCall call);
 struct ClientCounters {
   std::array<Counter, kLastOutcome + 1> read_outcomes;
   std::array<Counter, kLastOutcome + 1> write_outcomes;
+  std::array<Counter, kLastOutcome + 1> view_outcomes;
   Counter bytes_mapped;
   Counter bytes_remote;
+  Counter bytes_viewed;
   Counter bytes_stored;
   Counter bytes_staged;
   std::array<Counter, kControlCalls> calls;
@@ -51,10 +53,12 @@ struct ClientCounters {
   Counter torn_reads;
   Counter corrupt_blocks;
   Counter breaker_skips;
+  Counter views_dropped;
   Counter sessions;
   Counter sessions_lost;
   Counter regions_mapped;
   LatencyHistogram read;
+  LatencyHistogram open_views;
   LatencyHistogram write;
   LatencyHistogram exists;
   LatencyHistogram remove;

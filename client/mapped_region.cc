@@ -40,16 +40,8 @@ class ExtentCursor {
   std::uint64_t within_ = 0;
 };
 
-bool InBounds(const MappedBlock& block) {
-  std::uint64_t sum = 0;
-  for (const MappedBlock::Extent& extent : block.extents) {
-    const std::uint64_t bytes = extent.region->bytes().size();
-    if (extent.offset > bytes || extent.length > bytes - extent.offset) {
-      return false;
-    }
-    sum += extent.length;
-  }
-  return !block.extents.empty() && sum == block.length;
+std::uint32_t PageOf(const MappedBlock::Extent& extent) {
+  return static_cast<std::uint32_t>(extent.offset / kPageBytes);
 }
 
 bool IsThatBlock(const SlotHeader& header, const MappedBlock& block) {
@@ -157,24 +149,72 @@ MappedRegion::~MappedRegion() {
   if (on_unmapped_) std::move(on_unmapped_)();
 }
 
+bool InBounds(const MappedBlock& block) {
+  std::uint64_t sum = 0;
+  for (const MappedBlock::Extent& extent : block.extents) {
+    const std::uint64_t bytes = extent.region->bytes().size();
+    if (extent.offset > bytes || extent.length > bytes - extent.offset) {
+      return false;
+    }
+    sum += extent.length;
+  }
+  return !block.extents.empty() && sum == block.length;
+}
+
+std::optional<SlotHeader> FirstLook(const MappedBlock& block) {
+  const MappedBlock::Extent& first = block.extents.front();
+  std::optional<SlotHeader> header =
+      first.region->headers().Read(PageOf(first));
+  if (header && !IsThatBlock(*header, block)) header.reset();
+  return header;
+}
+
+// All loads of the block's bytes that come before this look in program order
+// come before its load of the generation: an acquire fence keeps earlier loads
+// from sinking below it, in the compiler and in the processor, and the loads of
+// other threads of the reader happen before it. So the generation that it finds
+// was the slot's while they were made, since a slot's generation is bumped
+// before its first byte is written anew (rule P7), with a release fence
+// between: had any of the loads seen a byte of the slot's next life, this one
+// would see its generation (the proof is in proto/base/slot_header.cc).
+//
+// Generations are of one counter a node run, and the region is of one run (its
+// table says which, and MappedRegion::Open compares it): equal generations are
+// one life of one slot (rule P3). The first look has found there the block's
+// namespace, key, digest and length under that generation, so identity holds
+// for all of that life.
+bool SecondLook(const MappedBlock& block) {
+  const MappedBlock::Extent& first = block.extents.front();
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return first.region->headers().ReadGeneration(PageOf(first)) ==
+         block.generation;
+}
+
+bool LiesSound(const MappedBlock& block,
+               absl::Span<const std::uint32_t> pieces) {
+  ExtentCursor from(block);
+  std::uint64_t left = block.length;
+  for (const std::uint32_t checksum : pieces) {
+    std::uint64_t piece = std::min(left, kPieceBytes);
+    left -= piece;
+    std::uint32_t found = 0;
+    while (piece > 0) {
+      const absl::Span<const std::byte> part = from.Take(piece);
+      found = Crc32c(part, found);
+      piece -= part.size();
+    }
+    if (found != checksum) return false;
+  }
+  return left == 0;
+}
+
 MappedCopy CopyMapped(const MappedBlock& from, std::uint64_t offset,
                       const ByteRun& to) {
   if (!InBounds(from)) return MappedCopy::kOutOfBounds;
-  const MappedBlock::Extent& first = from.extents.front();
-  const auto page = static_cast<std::uint32_t>(first.offset / kPageBytes);
-  const HeaderTableReader& headers = first.region->headers();
-
-  const auto before = headers.Read(page);
-  if (!before || !IsThatBlock(*before, from)) return MappedCopy::kTorn;
+  const auto before = FirstLook(from);
+  if (!before) return MappedCopy::kTorn;
   const bool sound = CopyVerified(from, *before, offset, to);
-
-  // All loads of the copy come before this look: the generation that it finds
-  // was the slot's while they were made, since a slot's generation is bumped
-  // before its first byte is written anew (rule P7).
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (headers.ReadGeneration(page) != from.generation) {
-    return MappedCopy::kTorn;
-  }
+  if (!SecondLook(from)) return MappedCopy::kTorn;
   return sound ? MappedCopy::kLanded : MappedCopy::kCorrupt;
 }
 

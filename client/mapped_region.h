@@ -1,17 +1,19 @@
 // A region of the local node's pool, mapped read-only with the table of its
-// slots' headers, and the copy of a block out of it.
+// slots' headers, and the two ways to read a block out of it: by a copy, and
+// where it lies (a view).
 //
-// The copy follows rule P4: the header is compared before, the generation
-// after, and the checksum is of what landed in the reader's buffers, piece by
-// piece.
+// Both follow rule P4: the header is compared before, the generation after. The
+// copy also compares the checksum of what landed in the reader's buffers, piece
+// by piece.
 //
 // Knows nothing of leases or sessions: the generation alone tells whether what
 // was copied was the block.
 //
 // Threading. A region may be read from any thread.
 //
-// Ownership. Shared by the session and by copies under way: it is unmapped when
-// the last of them lets go (rule P9), and says so to whoever made it.
+// Ownership. Shared by the session, by copies under way and by open views: it
+// is unmapped when the last of them lets go (rule P9), and says so to whoever
+// made it, which may be gone by then.
 
 #ifndef FIRNKV_CLIENT_MAPPED_REGION_H_
 #define FIRNKV_CLIENT_MAPPED_REGION_H_
@@ -19,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -45,6 +48,8 @@ class MappedRegion {
 
   RegionId id() const { return id_; }
   absl::Span<const std::byte> bytes() const { return payload_->bytes(); }
+  // The slots' bytes, for another look at them (MemoryMapping::Alias).
+  const MemoryMapping& payload() const { return *payload_; }
   const HeaderTableReader& headers() const { return headers_; }
 
  private:
@@ -87,6 +92,21 @@ enum class MappedCopy : std::uint8_t {
   // An extent is not in its region: the node's answer was wrong.
   kOutOfBounds,
 };
+
+// Whether its extents lie in their regions and add up to it.
+bool InBounds(const MappedBlock& block);
+
+// The first look: what stands beside the block, which is in bounds. nullopt
+// where its slot has another content, or none.
+std::optional<SlotHeader> FirstLook(const MappedBlock& block);
+
+// The second look, after the last use of the block's bytes: true if all that
+// was used since a FirstLook that found it was the block.
+bool SecondLook(const MappedBlock& block);
+
+// Whether what lies there now, of a block in bounds, has these checksums.
+bool LiesSound(const MappedBlock& block,
+               absl::Span<const std::uint32_t> pieces);
 
 // Copies [offset, offset + RunBytes(to)) of the block, which must lie within
 // it.

@@ -211,6 +211,7 @@ void NodeClient::StartOpenRead(
   request.set_clear_epoch(static_cast<std::uint64_t>(call.clear_epoch));
   request.set_keys(KeysToProto(call.keys));
   request.set_leading_run(call.leading_run);
+  request.set_for_view(call.for_view);
   request.set_lease_millis(ToMillis(call.lease));
   link_.Call(ControlCall::kOpenRead, request.SerializeAsString(),
              context.deadline + kLateAnswer,

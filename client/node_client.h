@@ -72,6 +72,8 @@ class NodeClient {
     ClearEpoch clear_epoch = ClearEpoch::kUnknown;
     std::vector<BlockKey> keys;
     bool leading_run = false;
+    // The bytes will be looked at where they lie (rule P9).
+    bool for_view = false;
     absl::Duration lease;
   };
   struct Grant {

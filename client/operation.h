@@ -41,6 +41,7 @@ class Router;
 class Session;
 class StagingPool;
 class TaskScope;
+class ViewTie;
 
 // What an operation needs of the rest of a Client; all outlive every
 // operation.
@@ -61,6 +62,8 @@ struct ClientParts {
   OperationSet* operations = nullptr;
   Poison* poison = nullptr;
   TaskScope* scope = nullptr;
+  // Shared with batches of views, which may outlive the Client.
+  std::shared_ptr<ViewTie> views;
 };
 
 // What every batch is bound by; INVALID_ARGUMENT with what is wrong. `what` is

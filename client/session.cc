@@ -92,6 +92,11 @@ Session::Welcome Session::welcome() const {
   return welcome_;
 }
 
+bool Session::IsLive(SessionId session) const {
+  MutexLock lock(&mutex_);
+  return welcome_ != nullptr && welcome_->session == session;
+}
+
 absl::Status Session::refusal() const {
   MutexLock lock(&mutex_);
   return refusal_;

@@ -89,6 +89,8 @@ class Session {
 
   // Null while there is no session.
   Welcome welcome() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether `session` is the one that lives.
+  bool IsLive(SessionId session) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Why there is none: of the last attempt to connect.
   absl::Status refusal() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The newest token of the session; the configured one before any.

@@ -90,7 +90,9 @@ void Session::OnTable(std::uint64_t region,
   auto opened = MappedRegion::Open(
       RegionId{welcome_->epoch, region}, std::move(entry.payload),
       std::move(table),
-      [this, serial = serial_, region] { OnUnmapped(serial, region); });
+      // Views may keep it mapped for longer than there is a session to tell.
+      scope_.Wrap(
+          [this, serial = serial_, region] { OnUnmapped(serial, region); }));
   if (!opened.ok()) {
     Queue(EncodeRegionUnmapped(region), nullptr);
     return FailRegion(region, opened.status(), afterwards);

@@ -36,6 +36,7 @@ absl::StatusOr<FromNode> Decode(const v1::SessionWelcome& message) {
   if (message.token().size() > kMaxTokenBytes) return Nonsense("a long token");
   welcome.tenant_name = message.tenant_name();
   welcome.mapping = message.mapping();
+  welcome.verify_views = message.verify_views();
   welcome.stream_address = message.stream_address();
   welcome.catalog_address = message.catalog_address();
   welcome.token = message.token();

@@ -43,6 +43,8 @@ struct SessionWelcome {
   NodeEpoch epoch = NodeEpoch::kNone;
   Labels labels;
   bool mapping = false;
+  // Views of this session verify checksums (rule P10).
+  bool verify_views = false;
   std::string stream_address;
   std::string catalog_address;
   std::string token;

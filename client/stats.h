@@ -32,10 +32,14 @@ struct ClientStats {
   // By Outcome's number: one for each block of each call.
   std::array<std::uint64_t, kLastOutcome + 1> read_outcomes{};
   std::array<std::uint64_t, kLastOutcome + 1> write_outcomes{};
+  // Of views what their Close said.
+  std::array<std::uint64_t, kLastOutcome + 1> view_outcomes{};
 
   // Bytes that landed in callers' buffers as hits, by where they came from.
   std::uint64_t bytes_mapped = 0;
   std::uint64_t bytes_remote = 0;
+  // Of views whose verdict was kHit; the SDK copied none of them.
+  std::uint64_t bytes_viewed = 0;
   // Of kStored blocks; and what the SDK copied into its own staging for writes.
   std::uint64_t bytes_stored = 0;
   std::uint64_t bytes_staged = 0;
@@ -60,6 +64,8 @@ struct ClientStats {
   std::uint64_t corrupt_blocks = 0;
   // Blocks not fetched since their node's breaker was open.
   std::uint64_t breaker_skips = 0;
+  // Batches of views that ended without Close.
+  std::uint64_t views_dropped = 0;
 
   // Local sessions begun, and ended without Close.
   std::uint64_t sessions = 0;
@@ -67,6 +73,7 @@ struct ClientStats {
   std::uint64_t regions_mapped = 0;
 
   LatencySnapshot read;
+  LatencySnapshot open_views;
   LatencySnapshot write;
   LatencySnapshot exists;
   LatencySnapshot remove;

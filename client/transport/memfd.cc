@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "proto/base/bytes.h"
+#include "proto/base/limits.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 
@@ -43,6 +44,33 @@ class Mapping : public MemoryMapping {
   ~Mapping() override { munmap(bytes_.data(), bytes_.size()); }
 
   absl::Span<std::byte> bytes() const override { return bytes_; }
+
+  // mremap of nothing of a shared mapping makes a second one of the same pages.
+  // It moves onto addresses that mmap has given out, so that sanitizers, which
+  // watch mmap alone, know them as new.
+  std::unique_ptr<MemoryMapping> Alias(std::uint64_t offset,
+                                       std::uint64_t bytes) const override {
+    if (bytes == 0 || offset % kPageBytes != 0 || offset > bytes_.size() ||
+        bytes > bytes_.size() - offset) {
+      return nullptr;
+    }
+    void* const place =
+        mmap(nullptr, bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (place == MAP_FAILED) return nullptr;
+    if (mremap(bytes_.data() + offset, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+               place) == MAP_FAILED) {
+      munmap(place, bytes);
+      return nullptr;
+    }
+    return std::make_unique<Mapping>(place, bytes);
+  }
+
+  void Revoke() override {
+    // Where the kernel has no room for it, they fault all the same, later.
+    mmap(bytes_.data(), bytes_.size(), PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
 
  private:
   const absl::Span<std::byte> bytes_;

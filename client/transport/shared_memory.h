@@ -22,6 +22,18 @@ class MemoryMapping {
   virtual ~MemoryMapping() = default;
   // Writable only if mapped so: writing to a read-only mapping faults.
   virtual absl::Span<std::byte> bytes() const = 0;
+
+  // A range of it, which starts on a page, once more at addresses of its own,
+  // for reading; it needs no descriptor. Null where this memory has no other
+  // addresses (the simulator's, huge pages) or none are left: who asks is a
+  // debug check, which is weaker then.
+  virtual std::unique_ptr<MemoryMapping> Alias(std::uint64_t /*offset*/,
+                                               std::uint64_t /*bytes*/) const {
+    return nullptr;
+  }
+  // From now on touching its bytes faults; its addresses stay taken, and hold
+  // no memory. Only of an alias.
+  virtual void Revoke() {}
 };
 
 enum class MapAccess : std::uint8_t { kRead, kReadWrite };

@@ -147,6 +147,18 @@ void FakeNode::ReuseSlot(const BlockId& block) {
   slots_.emplace(slot.header.block, slot);
 }
 
+void FakeNode::RetireRegion() {
+  v1::NodeMessage message;
+  message.mutable_region_retired()->set_region(region().serial);
+  SendToSession(message);
+  for (const auto& [block, slot] : slots_) {
+    headers_->Bump(static_cast<std::uint32_t>(slot.offset / kPageBytes),
+                   Generation{next_generation_++});
+  }
+  slots_.clear();
+  EXPECT_TRUE(payload_->Punch(0, payload_->bytes()).ok());
+}
+
 // --- Sessions.
 
 void FakeNode::Accept(std::unique_ptr<LocalSocket> socket) {

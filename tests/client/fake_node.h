@@ -54,6 +54,8 @@ class FakeNode : public ControlService {
   void CorruptOneByte(const BlockId& block, std::size_t at);
   // The slot is given to another block, as rule P7 has it.
   void ReuseSlot(const BlockId& block);
+  // All slots, then their memory, as rule P6 has it; sessions are told.
+  void RetireRegion();
   void Forget(const BlockId& block) { slots_.erase(block); }
 
   // --- What it does with control calls; by method: "OpenRead".
