@@ -15,10 +15,17 @@ void Housekeeper::After(absl::Duration delay, void (Housekeeper::*step)()) {
 }
 
 void Housekeeper::Sweep() {
-  for (const SessionId session : parts_.pool->Sweep(options_.sweep_budget)) {
+  const OverdueSessions overdue = parts_.pool->Sweep(options_.sweep_budget);
+  for (const SessionId session : overdue.views) {
     overdue_views_.Add();
     parts_.sessions->EndSession(
         session, absl::DeadlineExceededError("a view is beyond its hard age"));
+  }
+  for (const SessionId session : overdue.mappings) {
+    overdue_mappings_.Add();
+    parts_.sessions->EndSession(
+        session, absl::DeadlineExceededError(
+                     "a region was wanted back and is still mapped"));
   }
   After(options_.sweep_every, &Housekeeper::Sweep);
 }

@@ -1,6 +1,7 @@
 // What a node does by the clock: ends leases whose time has passed, lets
 // cleared copies and empty regions go, looks at the machine's memory (rule
-// P11), and closes sessions whose views are beyond their hard age (rule P9).
+// P11), and closes sessions whose views are beyond their hard age, or that
+// never unmap what is wanted back (rule P9).
 //
 // It keeps no free watermark: DramPool::StartReserve evicts to the byte what a
 // batch needs, in the same step, so memory kept free ahead of need would only
@@ -49,6 +50,7 @@ class Housekeeper {
   void Stop() { scope_.Close(); }
 
   const Counter& overdue_views() const { return overdue_views_; }
+  const Counter& overdue_mappings() const { return overdue_mappings_; }
 
  private:
   void Sweep();
@@ -58,6 +60,7 @@ class Housekeeper {
   const Options options_;
   const Parts parts_;
   Counter overdue_views_;
+  Counter overdue_mappings_;
   TaskScope scope_;
 };
 

@@ -60,9 +60,21 @@ class Arena {
   // still maps them.
   absl::Status Punch(RegionMemory* memory) const;
 
-  // By how many bytes the limits are below reserve and `nominal_bytes`; 0 if
-  // they are not, or if nobody knows.
-  std::uint64_t MissingBytes(std::uint64_t nominal_bytes) const;
+  struct Pressure {
+    // By how much the limits are below reserve and nominal bytes.
+    std::uint64_t missing_bytes = 0;
+    // As MemoryLimits::Reading's.
+    std::uint64_t out_of_memory = 0;
+  };
+  // Zeros if nobody knows.
+  Pressure Look(std::uint64_t nominal_bytes) const;
+
+  // Whether `target_bytes` of regions could be had now by one that has
+  // `taken_bytes` of them: INVALID_ARGUMENT for less than a region,
+  // FAILED_PRECONDITION with the limit and whose it is where they could not.
+  absl::Status CheckTarget(std::uint64_t target_bytes,
+                           std::uint64_t taken_bytes,
+                           std::uint64_t nominal_bytes) const;
 
   // What one region costs, with its header table.
   std::uint64_t step_bytes() const;

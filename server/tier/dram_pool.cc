@@ -129,13 +129,12 @@ void DramPool::EndSession(SessionId session) {
   LeaseTable::Ended ended;
   blocks_->leases()->EndSession(session, &ended);
   blocks_->Reclaim(ended);
+  std::vector<std::uint64_t> regions;
   for (const auto& [serial, region] : blocks_->space()->regions()) {
-    region->mapped_by.erase(session);
+    regions.push_back(serial);
   }
-  for (auto it = still_mapped_.begin(); it != still_mapped_.end();) {
-    it->second.erase(session);
-    it = it->second.empty() ? still_mapped_.erase(it) : std::next(it);
-  }
+  for (const auto& [serial, still] : still_mapped_) regions.push_back(serial);
+  for (const std::uint64_t serial : regions) ForgetMapping(session, serial);
   // What it waits for has nobody to go to; what it was given already goes back
   // by the completion (rule S3).
   for (auto it = waiters_.begin(); it != waiters_.end();) {
@@ -173,12 +172,21 @@ void DramPool::StartReserve(ReserveRequest request, ReserveDone done) {
     Begin(waiter.get());
     const bool decided = Advance(waiter.get());
     if (!decided && parts_.clock->Now() < waiter->request.deadline &&
-        waiters_.size() < options_.max_waiting_batches) {
+        MayWait(waiter->request.name_space.tenant)) {
       waiters_.push_back(std::move(waiter));
     }
     Settle();
   }
   if (waiter != nullptr) std::move(waiter->done)(std::move(waiter->answer));
+}
+
+bool DramPool::MayWait(TenantId tenant) const {
+  const auto own = std::count_if(
+      waiters_.begin(), waiters_.end(), [tenant](const auto& other) {
+        return other->request.name_space.tenant == tenant;
+      });
+  return waiters_.size() < options_.max_waiting_batches &&
+         static_cast<std::size_t>(own) < options_.max_waiting_batches_a_tenant;
 }
 
 void DramPool::Begin(Waiter* waiter) {
@@ -240,14 +248,12 @@ Slot* DramPool::MakeRoom(TenantId tenant, std::uint64_t slot_bytes) {
              parts_.clock->Now() >= growth_paused_until_) {
     means.growth = RoomMaker::Growth::kPossible;
   }
-  means.may_retire = std::none_of(
-      in_favour_of_.begin(), in_favour_of_.end(),
-      [&tenant](const auto& entry) { return entry.second == tenant; });
+  means.may_retire = !AwaitsRegion(tenant) && !RegionIsSpareSoon();
   const RoomMaker::Answer answer = room_->Find(tenant, slot_bytes, means);
   if (answer.grow) StartGrowth(tenant);
   if (answer.retire != nullptr) {
     in_favour_of_.emplace(answer.retire->serial(), tenant);
-    blocks_->RetireRegion(answer.retire);
+    Retire(answer.retire);
   }
   return answer.slot;
 }
@@ -282,7 +288,7 @@ void DramPool::EndLeases(std::size_t budget) {
   LeaseTable::Ended ended;
   blocks_->leases()->Sweep(budget, &ended);
   blocks_->Reclaim(ended);
-  overdue_views_.insert(overdue_views_.end(), ended.overdue_views.begin(),
+  overdue_.views.insert(overdue_.views.end(), ended.overdue_views.begin(),
                         ended.overdue_views.end());
 }
 
@@ -295,6 +301,11 @@ void DramPool::SetTimer() {
     wanted = std::min(wanted, blocks_->leases()->NextEnd());
     if (growth_paused_until_ > parts_.clock->Now()) {
       wanted = std::min(wanted, growth_paused_until_);
+    }
+    for (const auto& [serial, still] : still_mapped_) {
+      if (still.patience_until > parts_.clock->Now()) {
+        wanted = std::min(wanted, still.patience_until);
+      }
     }
   }
   if (wanted >= timer_at_) return;
@@ -361,13 +372,15 @@ Outcome DramPool::Drop(const BlockId& block, Generation generation) {
   return Outcome::kHit;
 }
 
-Outcome DramPool::Verify(const BlockId& block, Generation generation) {
+Outcome DramPool::Verify(const BlockId& block, Generation generation,
+                         std::uint64_t* bytes) {
   HeldBlock held;
   {
     MutexLock lock(&mutex_);
     held = blocks_->HoldCopy(block, generation, this);
   }
   if (held.outcome != Outcome::kHit) return Outcome::kMiss;
+  if (bytes != nullptr) *bytes = held.bytes.size();
   if (PieceChecksums(held.bytes) == held.header.pieces) return Outcome::kHit;
   MutexLock lock(&mutex_);
   Slot* const slot = blocks_->FindResident(block);
@@ -396,7 +409,7 @@ std::uint64_t DramPool::Evict(std::uint64_t bytes) {
   return evicted;
 }
 
-std::vector<SessionId> DramPool::Sweep(std::size_t budget) {
+OverdueSessions DramPool::Sweep(std::size_t budget) {
   MutexLock lock(&mutex_);
   EndLeases(budget);
   blocks_->SweepCleared(budget);
@@ -408,9 +421,10 @@ std::vector<SessionId> DramPool::Sweep(std::size_t budget) {
       empty.push_back(region.get());
     }
   }
-  for (Region* region : empty) blocks_->RetireRegion(region);
+  for (Region* region : empty) Retire(region);
+  AddOverdueMappings();
   Settle();
-  return std::exchange(overdue_views_, {});
+  return std::exchange(overdue_, {});
 }
 
 // --- Looking.
@@ -437,206 +451,6 @@ PoolSnapshot DramPool::Snapshot() const {
   snapshot.regions_retired = regions_retired_;
   snapshot.growth_refusals = growth_refusals_;
   return snapshot;
-}
-
-// --- A region's life.
-
-std::uint64_t DramPool::TotalBytes() const {
-  const SlotSpace& space = *blocks_->space();
-  return space.live_region_bytes() + space.retiring_region_bytes() +
-         (growing_.size() + still_mapped_.size()) * options_.region_bytes;
-}
-
-std::uint64_t DramPool::NominalBytes() const {
-  return other_mapped_bytes_ + still_mapped_.size() * options_.region_bytes;
-}
-
-void DramPool::StartGrowth(TenantId tenant) {
-  if (!growing_.insert(tenant).second) return;
-  const RegionId id = blocks_->space()->NextRegionId();
-  parts_.executor->Post(scope_.Wrap([this, tenant, id] { Grow(tenant, id); }));
-}
-
-void DramPool::Grow(TenantId tenant, RegionId id) {
-  std::uint64_t nominal_bytes = 0;
-  {
-    MutexLock lock(&mutex_);
-    nominal_bytes = NominalBytes();
-  }
-  auto made = arena_.Make(id, nominal_bytes);
-  bool added = false;
-  {
-    MutexLock lock(&mutex_);
-    growing_.erase(tenant);
-    // The target may have come down meanwhile.
-    added = made.ok() && TotalBytes() + options_.region_bytes <= target_bytes_;
-    if (added) {
-      Region* const region =
-          blocks_->space()->AddRegion(id, tenant, *std::move(made));
-      region->empty_since = parts_.clock->Now();
-      region->made_announced = parts_.hooks == nullptr;
-      ++regions_made_;
-    } else {
-      ++growth_refusals_;
-      growth_paused_until_ = parts_.clock->Now() + options_.growth_pause;
-    }
-    Settle();
-  }
-  if (!added || parts_.hooks == nullptr) return;
-  parts_.hooks->OnRegionMade(tenant, id.serial);
-  MutexLock lock(&mutex_);
-  // Still there: it is not retired before it was announced.
-  blocks_->space()->FindRegion(id.serial)->made_announced = true;
-  Settle();
-}
-
-void DramPool::SetTarget(std::uint64_t bytes) {
-  MutexLock lock(&mutex_);
-  target_bytes_ = bytes;
-  ShrinkToTarget();
-  Settle();
-}
-
-void DramPool::ShrinkToTarget() {
-  // What retires already will be gone.
-  while (blocks_->space()->live_region_bytes() > target_bytes_) {
-    Region* const region = room_->ToGiveUp();
-    CHECK(region != nullptr);
-    blocks_->RetireRegion(region);
-  }
-}
-
-void DramPool::CheckMemory(std::uint64_t other_mapped_bytes) {
-  std::uint64_t nominal_bytes = 0;
-  {
-    MutexLock lock(&mutex_);
-    other_mapped_bytes_ = other_mapped_bytes;
-    nominal_bytes = NominalBytes();
-  }
-  const std::uint64_t missing = arena_.MissingBytes(nominal_bytes);
-  if (missing == 0) return;
-  MutexLock lock(&mutex_);
-  growth_paused_until_ = parts_.clock->Now() + options_.growth_pause;
-  const std::uint64_t coming = blocks_->space()->retiring_region_bytes();
-  for (std::uint64_t bytes = coming; bytes < missing;
-       bytes += arena_.step_bytes()) {
-    Region* const region = room_->ToGiveUp();
-    if (region == nullptr) break;
-    blocks_->RetireRegion(region);
-  }
-  Settle();
-}
-
-bool DramPool::IsQuiet(const Region& region) const {
-  if (region.used_slots > 0) return false;
-  if (!options_.huge_pages) return true;
-  return region.mapped_by.empty() &&
-         !blocks_->leases()->HasViews(region.serial());
-}
-
-void DramPool::AdvanceRetirements() {
-  if (blocks_->space()->retiring_region_bytes() == 0) return;
-  for (const auto& [serial, region] : blocks_->space()->regions()) {
-    if (!region->retiring || !region->made_announced) continue;
-    const std::uint64_t id = serial;
-    if (!region->retirement_posted) {
-      region->retirement_posted = true;
-      const TenantId tenant = region->tenant();
-      parts_.executor->Post(
-          scope_.Wrap([this, tenant, id] { AnnounceRetirement(tenant, id); }));
-    } else if (region->retirement_announced && !region->finishing &&
-               IsQuiet(*region)) {
-      region->finishing = true;
-      parts_.executor->Post(scope_.Wrap([this, id] { FinishRetirement(id); }));
-    }
-  }
-}
-
-void DramPool::AnnounceRetirement(TenantId tenant, std::uint64_t region) {
-  if (parts_.hooks != nullptr) parts_.hooks->OnRegionRetiring(tenant, region);
-  MutexLock lock(&mutex_);
-  blocks_->space()->FindRegion(region)->retirement_announced = true;
-  Settle();
-}
-
-void DramPool::FinishRetirement(std::uint64_t serial) {
-  // Rule P6. By now all slots have retired, their leases and holds have ended,
-  // and each got its next generation in the header table when it was reclaimed.
-  Region* region = nullptr;
-  {
-    MutexLock lock(&mutex_);
-    region = blocks_->space()->FindRegion(serial);
-    CHECK(region->finishing && IsQuiet(*region));
-  }
-  const TenantId tenant = region->tenant();
-  if (parts_.hooks != nullptr) {
-    parts_.hooks->ReplaceIoRegistration(serial);
-    parts_.hooks->DeregisterTransports(serial);
-  }
-  // Only this task touches the region's memory now. A failed punch costs
-  // memory for as long as somebody maps it, which is counted below; nothing is
-  // served from it.
-  arena_.Punch(region->memory()).IgnoreError();
-  std::unique_ptr<Region> gone;
-  {
-    MutexLock lock(&mutex_);
-    gone = blocks_->space()->RemoveRegion(serial);
-    if (!gone->mapped_by.empty()) {
-      still_mapped_.emplace(serial, std::move(gone->mapped_by));
-    }
-    ++regions_retired_;
-    const auto it = in_favour_of_.find(serial);
-    if (it != in_favour_of_.end()) {
-      const TenantId next = it->second;
-      in_favour_of_.erase(it);
-      if (TotalBytes() + options_.region_bytes <= target_bytes_) {
-        StartGrowth(next);
-      }
-    }
-    Settle();
-  }
-  gone.reset();
-  if (parts_.hooks != nullptr) parts_.hooks->OnRegionGone(tenant, serial);
-}
-
-// --- Regions and sessions.
-
-std::vector<std::uint64_t> DramPool::RegionsOf(TenantId tenant) const {
-  std::vector<std::uint64_t> regions;
-  MutexLock lock(&mutex_);
-  const auto it = blocks_->space()->tenants().find(tenant);
-  if (it == blocks_->space()->tenants().end()) return regions;
-  for (const auto& [serial, region] : it->second.regions) {
-    regions.push_back(serial);
-  }
-  return regions;
-}
-
-absl::StatusOr<RegionFiles> DramPool::MapRegion(TenantId tenant,
-                                                SessionId session,
-                                                std::uint64_t serial) {
-  MutexLock lock(&mutex_);
-  Region* const region = blocks_->space()->FindRegion(serial);
-  if (region == nullptr || region->retiring || region->tenant() != tenant) {
-    return absl::NotFoundError(StrCat("region ", serial));
-  }
-  region->mapped_by.insert(session);
-  return RegionFiles{.slots = region->memory()->slots_for_readers,
-                     .headers = region->memory()->headers_for_readers,
-                     .region_bytes = region->bytes()};
-}
-
-void DramPool::NoteUnmapped(SessionId session, std::uint64_t serial) {
-  MutexLock lock(&mutex_);
-  if (Region* const region = blocks_->space()->FindRegion(serial)) {
-    region->mapped_by.erase(session);
-  }
-  const auto it = still_mapped_.find(serial);
-  if (it != still_mapped_.end()) {
-    it->second.erase(session);
-    if (it->second.empty()) still_mapped_.erase(it);
-  }
-  Settle();
 }
 
 }  // namespace firnkv

@@ -39,7 +39,7 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -159,9 +159,10 @@ class DramPool : public HoldKeeper {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Recomputes the checksums of the copy and isolates it if they are wrong
   // (rule P12): kHit: sound; kCorrupt: isolated; kMiss: no such copy here.
-  // Costs a pass over the block: call it on a task.
-  Outcome Verify(const BlockId& block, Generation generation)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Costs a pass over the block: call it on a task. How many bytes that were:
+  // *bytes, where it is not null.
+  Outcome Verify(const BlockId& block, Generation generation,
+                 std::uint64_t* bytes = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Copies of older epochs are refused from now on. O(1); their memory comes
   // back by and by. A lower epoch than the one known changes nothing.
@@ -178,8 +179,14 @@ class DramPool : public HoldKeeper {
   // were not, or nothing can go. Returns the bytes.
   std::uint64_t Evict(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Up: grows by need. Down: regions retire until the sum fits (rule P6).
+  // Up: grows by need, a region at a time, each only below the limits (rule
+  // P11). Down: regions retire until the sum fits, the least valuable first
+  // (rule P6); their memory comes back as leases, holds and reservations in
+  // them end, and counts until sessions have unmapped it.
   void SetTarget(std::uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether that target can be kept, as Arena::CheckTarget; changes nothing.
+  absl::Status CheckTarget(std::uint64_t bytes) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Asks the limits and shrinks under pressure (rule P11). `other_mapped_bytes`
   // is what the node maps of others' memory (staging), counted at nominal size.
@@ -189,9 +196,8 @@ class DramPool : public HoldKeeper {
 
   // One bounded step of housekeeping: ended leases, cleared copies, empty
   // regions. Called by the node every second; the pool also sets a timer of its
-  // own while somebody waits. Returns sessions with views beyond the hard age:
-  // the node closes them (rule P9).
-  std::vector<SessionId> Sweep(std::size_t budget) ABSL_LOCKS_EXCLUDED(mutex_);
+  // own while somebody waits.
+  OverdueSessions Sweep(std::size_t budget) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Regions and sessions.
 
@@ -227,11 +233,20 @@ class DramPool : public HoldKeeper {
   // A batch that has not got all its slots.
   struct Waiter;
   using ReserveDone = absl::AnyInvocable<void(ReserveAnswer) &&>;
+  // A region that is gone, but not for these.
+  struct StillMapped {
+    absl::flat_hash_set<SessionId> sessions;
+    BootTime retiring_since;
+    // Until then it counts as coming back.
+    BootTime patience_until;
+  };
 
   void EndHold(SlotCopy copy) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Waiting for room, in the order in which it happens.
 
+  // One batch more, of this tenant.
+  bool MayWait(TenantId tenant) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Answers what needs no slot.
   void Begin(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes slots as far as there are any; true once every block is decided.
@@ -267,6 +282,18 @@ class DramPool : public HoldKeeper {
   // Every region that exists, is being made, or is mapped still.
   std::uint64_t TotalBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t NominalBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What will be free without anything more being done.
+  std::uint64_t ComingBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A region that retires, or was, is to become one of this tenant.
+  bool AwaitsRegion(TenantId tenant) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A region's worth comes back that nobody has a claim to.
+  bool RegionIsSpareSoon() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(Region* region) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The session maps the region no more, whether it still is or not.
+  void ForgetMapping(SessionId session, std::uint64_t region)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddOverdueMappings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PoolOptions options_;
   const Parts parts_;
@@ -277,20 +304,21 @@ class DramPool : public HoldKeeper {
   const std::unique_ptr<ResidentBlocks> blocks_ ABSL_PT_GUARDED_BY(mutex_);
   const std::unique_ptr<RoomMaker> room_ ABSL_PT_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<Waiter>> waiters_ ABSL_GUARDED_BY(mutex_);
-  std::vector<SessionId> overdue_views_ ABSL_GUARDED_BY(mutex_);
+  OverdueSessions overdue_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t target_bytes_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t other_mapped_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t regions_made_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t regions_retired_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t growth_refusals_ ABSL_GUARDED_BY(mutex_) = 0;
   BootTime growth_paused_until_ ABSL_GUARDED_BY(mutex_);
-  // Tenants for which a region is being made.
-  std::set<TenantId> growing_ ABSL_GUARDED_BY(mutex_);
-  // Region that retires -> the tenant that gets the next one for it.
+  // At the last CheckMemory.
+  std::optional<std::uint64_t> out_of_memory_ ABSL_GUARDED_BY(mutex_);
+  // Tenants for which a region is being made, and which.
+  std::map<TenantId, std::uint64_t> growing_ ABSL_GUARDED_BY(mutex_);
+  // Region that retires or is still mapped -> the tenant that gets the next one
+  // for it.
   std::map<std::uint64_t, TenantId> in_favour_of_ ABSL_GUARDED_BY(mutex_);
-  // Regions that are gone, with the sessions that map them still.
-  std::map<std::uint64_t, absl::flat_hash_set<SessionId>> still_mapped_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, StillMapped> still_mapped_ ABSL_GUARDED_BY(mutex_);
   TimerId timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
   BootTime timer_at_ ABSL_GUARDED_BY(mutex_) = BootTime::Infinite();
 

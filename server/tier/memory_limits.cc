@@ -103,13 +103,13 @@ absl::StatusOr<MemoryLimits::Reading> SystemMemoryLimits::Read() const {
   reading.limited_by = "the machine";
 
   const auto take = [&reading](const std::optional<Limit>& limit,
-                               std::string name) {
+                               const std::string& name) {
     if (!limit) return;
     const std::uint64_t left = Left(limit->limit_bytes, limit->used_bytes);
     if (left > reading.available_bytes) return;
     reading.available_bytes = left;
     reading.limit_bytes = limit->limit_bytes;
-    reading.limited_by = std::move(name);
+    reading.limited_by = StrCat(name, limit->which);
   };
   // Lines "number:controllers:path"; version 2 is "0::path".
   const std::string cgroups =
@@ -123,13 +123,15 @@ absl::StatusOr<MemoryLimits::Reading> SystemMemoryLimits::Read() const {
       if (number == "0" && controllers.empty()) {
         // Where both versions are mounted, version 2 lies beside the
         // controllers.
-        take(ReadVersion2(StrCat(root_, kCgroups, level)),
-             StrCat("cgroup v2 ", name));
-        take(ReadVersion2(StrCat(root_, kCgroups, "/unified", level)),
-             StrCat("cgroup v2 ", name));
+        for (const std::string_view mount : {"", "/unified"}) {
+          const std::string folder = StrCat(root_, kCgroups, mount, level);
+          take(ReadVersion2(folder), StrCat("cgroup v2 ", name));
+          reading.out_of_memory += OutOfMemoryVersion2(folder);
+        }
       } else if (Names(controllers, "memory")) {
-        take(ReadVersion1(StrCat(root_, kCgroups, "/memory", level)),
-             StrCat("cgroup v1 ", name));
+        const std::string folder = StrCat(root_, kCgroups, "/memory", level);
+        take(ReadVersion1(folder), StrCat("cgroup v1 ", name));
+        reading.out_of_memory += OutOfMemoryVersion1(folder);
       }
     }
   }
@@ -139,16 +141,19 @@ absl::StatusOr<MemoryLimits::Reading> SystemMemoryLimits::Read() const {
 std::optional<SystemMemoryLimits::Limit> SystemMemoryLimits::ReadVersion2(
     std::string_view folder) const {
   // "max", and no file at all at the root, is no limit.
-  const std::optional<std::uint64_t> limit =
-      ReadNumber(StrCat(folder, "/memory.max"));
+  const std::uint64_t max =
+      ReadNumber(StrCat(folder, "/memory.max")).value_or(UINT64_MAX);
+  const std::uint64_t high =
+      ReadNumber(StrCat(folder, "/memory.high")).value_or(UINT64_MAX);
   const std::optional<std::uint64_t> used =
       ReadNumber(StrCat(folder, "/memory.current"));
-  if (!limit || !used) return std::nullopt;
+  if (std::min(max, high) == UINT64_MAX || !used) return std::nullopt;
   const std::string stat =
       ReadWhole(StrCat(folder, "/memory.stat")).value_or("");
   return Limit{
-      .limit_bytes = *limit,
-      .used_bytes = Left(*used, FieldOf(stat, "inactive_file").value_or(0))};
+      .limit_bytes = std::min(max, high),
+      .used_bytes = Left(*used, FieldOf(stat, "inactive_file").value_or(0)),
+      .which = high < max ? ", memory.high" : ""};
 }
 
 std::optional<SystemMemoryLimits::Limit> SystemMemoryLimits::ReadVersion1(
@@ -157,12 +162,33 @@ std::optional<SystemMemoryLimits::Limit> SystemMemoryLimits::ReadVersion1(
       ReadNumber(StrCat(folder, "/memory.limit_in_bytes"));
   const std::optional<std::uint64_t> used =
       ReadNumber(StrCat(folder, "/memory.usage_in_bytes"));
-  if (!limit || !used || *limit >= kNoLimit) return std::nullopt;
+  if (!limit || !used) return std::nullopt;
   const std::string stat =
       ReadWhole(StrCat(folder, "/memory.stat")).value_or("");
-  return Limit{.limit_bytes = *limit,
+  // A container cannot see its ancestors, but the least of their limits.
+  const std::uint64_t least = std::min(
+      *limit, FieldOf(stat, "hierarchical_memory_limit").value_or(*limit));
+  if (least >= kNoLimit) return std::nullopt;
+  return Limit{.limit_bytes = least,
                .used_bytes = Left(
-                   *used, FieldOf(stat, "total_inactive_file").value_or(0))};
+                   *used, FieldOf(stat, "total_inactive_file").value_or(0)),
+               .which = least < *limit ? ", an ancestor of it" : ""};
+}
+
+std::uint64_t SystemMemoryLimits::OutOfMemoryVersion2(
+    std::string_view folder) const {
+  // Not memory.events: that one counts a sibling's failures at its own limit
+  // too, in every common ancestor.
+  const std::string events =
+      ReadWhole(StrCat(folder, "/memory.events.local")).value_or("");
+  return FieldOf(events, "oom").value_or(0);
+}
+
+std::uint64_t SystemMemoryLimits::OutOfMemoryVersion1(
+    std::string_view folder) const {
+  const std::string control =
+      ReadWhole(StrCat(folder, "/memory.oom_control")).value_or("");
+  return FieldOf(control, "oom_kill").value_or(0);
 }
 
 }  // namespace firnkv

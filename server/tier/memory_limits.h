@@ -3,8 +3,20 @@
 // a memory cgroup running out is no error but SIGKILL, so the arena asks before
 // each step.
 //
-// Memory that the kernel gives back under pressure (clean page cache of the
-// cgroup) does not count as used.
+// What counts as used is the cgroup's usage without `inactive_file`: page cache
+// that nobody uses now, which the kernel gives back before it kills. Active
+// page cache counts, since giving it back costs somebody; so does all of the
+// arena itself, which is shared memory and lies in `file`, never in
+// `inactive_file`: subtracting `file` would hide it.
+//
+// The limit is the lower one of memory.max and memory.high: beyond `high`
+// everybody in the cgroup is throttled, the node's foreground reads too.
+//
+// Pressure. Of memory.events.local only `oom` is read: an allocation failed at
+// this very limit, after everything that could be given back was. `high` and
+// `max` count up also where a cgroup's clean page cache has merely reached its
+// limit, which is the normal state of one that writes files, and so does PSI:
+// an arena that followed those would shrink to nothing for nobody's sake.
 //
 // Threading. Thread-safe. Read is file I/O: never under a lock.
 
@@ -29,6 +41,9 @@ class MemoryLimits {
     // Of the tightest limit; UINT64_MAX if there is none but the machine.
     std::uint64_t limit_bytes = UINT64_MAX;
     std::string limited_by;
+    // How often an allocation failed at one of these limits, since they were
+    // made: only its growth says something.
+    std::uint64_t out_of_memory = 0;
   };
 
   virtual ~MemoryLimits() = default;
@@ -51,10 +66,15 @@ class SystemMemoryLimits : public MemoryLimits {
   struct Limit {
     std::uint64_t limit_bytes;
     std::uint64_t used_bytes;
+    // Behind the cgroup's name.
+    std::string_view which;
   };
   // One level of a hierarchy; nullopt if it limits nothing.
   std::optional<Limit> ReadVersion2(std::string_view folder) const;
   std::optional<Limit> ReadVersion1(std::string_view folder) const;
+  // Failed allocations at this level's own limits; 0 where nobody counts them.
+  std::uint64_t OutOfMemoryVersion2(std::string_view folder) const;
+  std::uint64_t OutOfMemoryVersion1(std::string_view folder) const;
 
   const std::string root_;
 };

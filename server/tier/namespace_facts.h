@@ -17,7 +17,8 @@ struct PoolNamespace {
   IdentityDigest digest;
   // The highest that the node knows. The pool never goes back to a lower one.
   ClearEpoch clear_epoch = ClearEpoch::kUnknown;
-  // The size of its blocks, and of their slots; none is larger. 0: any size.
+  // The size of its blocks, of every one, and of their slots: a reader that
+  // asked for another size would get none of them. 0: any size.
   std::uint64_t block_bytes = 0;
   // Blocks have parents and positions (rule P14: mixing is refused).
   bool chained = true;

@@ -43,6 +43,8 @@ struct PoolOptions {
   // Batches that wait for room; one more is kCongested at once. A waiting batch
   // is at most kMaxBatchKeys * about 200 B = 800 KiB.
   std::size_t max_waiting_batches = 256;
+  // Of one tenant, so that it cannot take the others' places.
+  std::size_t max_waiting_batches_a_tenant = 64;
   // An empty region is given back once it has been empty for this long, so that
   // a tenant's quiet second does not cost a punch and a populate.
   absl::Duration empty_region_linger = absl::Seconds(1);
@@ -51,6 +53,22 @@ struct PoolOptions {
   // Regions are of huge pages: punched only once every session has unmapped
   // them (rule P9).
   bool huge_pages = false;
+  // A region that sessions still map when it is gone counts as memory that
+  // comes back soon for this long, a hundred times what telling them takes;
+  // then another one goes for the same need.
+  absl::Duration unmap_patience = absl::Seconds(2);
+  // Sessions that map a region for this long beyond the end of the longest
+  // lease or view that there can have been when it began to retire are
+  // reported by Sweep: they will never unmap it.
+  absl::Duration unmap_grace = absl::Seconds(10);
+};
+
+// Sessions that the node has to close (rule P9).
+struct OverdueSessions {
+  // With a view beyond its hard age.
+  std::vector<SessionId> views;
+  // Still mapping a region that has been wanted back for long.
+  std::vector<SessionId> mappings;
 };
 
 enum class ReadSpan : std::uint8_t {

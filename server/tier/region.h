@@ -140,8 +140,9 @@ class Region {
   bool retirement_announced = false;
   // Its last steps run on a task.
   bool finishing = false;
-  // Since when nothing is in it.
+  // Since when nothing is in it, and since when it retires.
   BootTime empty_since;
+  BootTime retiring_since;
   // Sessions that were given its descriptors and have not said that they
   // unmapped it.
   absl::flat_hash_set<SessionId> mapped_by;

@@ -24,7 +24,7 @@ absl::Status CheckBlock(const PoolNamespace& name_space,
                                 "this node has ",
                                 largest));
   }
-  if (name_space.block_bytes != 0 && block.length > name_space.block_bytes) {
+  if (name_space.block_bytes != 0 && block.length != name_space.block_bytes) {
     return Refuse(index, StrCat(block.length, " bytes; the namespace declares ",
                                 name_space.block_bytes));
   }

@@ -31,7 +31,8 @@ RoomMaker::Answer RoomMaker::Find(TenantId tenant, std::uint64_t slot_bytes,
     hopeless_at_ = blocks_->changes();
     hopeless_.clear();
   }
-  if (hopeless_.contains({tenant, slot_bytes})) return {};
+  const Wanted wanted{tenant, slot_bytes, means.may_retire};
+  if (hopeless_.contains(wanted)) return {};
 
   Answer answer;
   if (SlotSpace::SlotClass* const own = space->FindClass(tenant, slot_bytes)) {
@@ -49,7 +50,7 @@ RoomMaker::Answer RoomMaker::Find(TenantId tenant, std::uint64_t slot_bytes,
     return answer;
   }
   if (means.may_retire) answer.retire = FindDonor(tenant);
-  hopeless_.insert({tenant, slot_bytes});
+  hopeless_.insert(wanted);
   return answer;
 }
 

@@ -25,7 +25,7 @@
 
 #include <cstdint>
 #include <set>
-#include <utility>
+#include <tuple>
 
 #include "proto/base/id.h"
 #include "server/tier/resident_blocks.h"
@@ -67,7 +67,8 @@ class RoomMaker {
   Region* ToGiveUp() const;
 
  private:
-  using Wanted = std::pair<TenantId, std::uint64_t>;
+  // Tenant, slot size, and whether another's region could be had for it.
+  using Wanted = std::tuple<TenantId, std::uint64_t, bool>;
 
   // Whatever its warmth.
   Slot* TakeOtherSlab(TenantId tenant, std::uint64_t slot_bytes);

@@ -140,10 +140,11 @@ class DramPoolModelTest : public PoolTest,
     const std::uint64_t number = 1 + Below(kKeys);
     static constexpr std::uint64_t kLengths[] = {
         100, 4 * kKiB, 16 * kKiB, 20 * kKiB, 100 * kKiB, 256 * kKiB};
-    const std::uint64_t most = name_space.block_bytes == 0 ? 6 : 4;
     // Mostly the same length for a key: another one replaces it (P14).
-    const std::uint64_t pick = Below(20) == 0 ? Below(most) : number % most;
-    ReserveBlock block = Block(number, kLengths[pick]);
+    const std::uint64_t pick = Below(20) == 0 ? Below(6) : number % 6;
+    ReserveBlock block =
+        Block(number, name_space.block_bytes == 0 ? kLengths[pick]
+                                                  : name_space.block_bytes);
     if (name_space.chained && number % 8 != 1) {
       block.place.position = static_cast<std::uint32_t>(number % 8);
       block.place.parent = Key(number - 1);

@@ -239,9 +239,9 @@ TEST_F(DramPoolReadTest, ASessionWithAViewBeyondItsHardAgeIsReported) {
   Open(name_space_, {Key(1)}, kReader, absl::Seconds(5), LeaseUse::kView);
 
   world_.RunFor(absl::Seconds(29));
-  EXPECT_TRUE(pool_->Sweep(100).empty());
+  EXPECT_THAT(pool_->Sweep(100).views, testing::IsEmpty());
   world_.RunFor(absl::Seconds(1));
-  EXPECT_THAT(pool_->Sweep(100), testing::ElementsAre(kReader));
+  EXPECT_THAT(pool_->Sweep(100).views, testing::ElementsAre(kReader));
 }
 
 // Rule P12.

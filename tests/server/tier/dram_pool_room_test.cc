@@ -1,5 +1,5 @@
-// Room: what leaves, what is waited for, how slabs and regions change hands,
-// and what memory the pool takes.
+// Room: what leaves, what is waited for, how slabs change hands. Regions:
+// dram_pool_regions_test.cc.
 
 #include <functional>
 #include <optional>
@@ -16,15 +16,10 @@
 namespace firnkv {
 namespace {
 
-using ::testing::ElementsAre;
-
 constexpr std::uint64_t kLength = 16 * kKiB;  // 64 a region, 256 in all.
 
 class DramPoolRoomTest : public PoolTest {
  protected:
-  std::uint64_t RegionsOf(const PoolNamespace& name_space) {
-    return pool_->RegionsOf(name_space.tenant).size();
-  }
   // Starts a reserve of one block that is expected to wait.
   std::optional<ReserveAnswer>* StartOne(const PoolNamespace& name_space,
                                          const ReserveBlock& block) {
@@ -182,258 +177,27 @@ TEST_F(DramPoolRoomTest, AHoldIsWaitedForToo) {
   EXPECT_EQ(Look(large, 4), Outcome::kMiss);
 }
 
+// Nor can one tenant take the places of the others.
 TEST_F(DramPoolRoomTest, TooManyWaitingBatchesAreCongestedAtOnce) {
   WriteMany(name_space_, 1, 256, kLength);
   LeaseAll(name_space_, 1, 256, absl::Seconds(10));
-  for (std::size_t i = 0; i < options_.max_waiting_batches; ++i) {
-    StartOne(name_space_, Block(1000 + i, kLength));
+  std::uint64_t waiting = 0;
+  for (std::uint64_t tenant = 1; waiting < options_.max_waiting_batches;
+       ++tenant) {
+    const PoolNamespace own = Namespace(tenant, tenant);
+    for (std::size_t i = 0; i < options_.max_waiting_batches_a_tenant; ++i) {
+      ASSERT_FALSE(StartOne(own, Block(1000 + i, kLength))->has_value());
+      ++waiting;
+    }
+    auto* const answer = StartOne(own, Block(9999, kLength));
+    ASSERT_TRUE(answer->has_value());
+    EXPECT_EQ((*answer)->blocks[0].outcome, Outcome::kCongested);
   }
 
-  auto* const answer = StartOne(name_space_, Block(9999, kLength));
+  auto* const answer = StartOne(Namespace(99, 99), Block(1, kLength));
 
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ((*answer)->blocks[0].outcome, Outcome::kCongested);
-}
-
-// --- Regions.
-
-TEST_F(DramPoolRoomTest, TheArenaGrowsByNeedAndNeverBeyondItsTarget) {
-  EXPECT_EQ(pool_->Snapshot().region_bytes, 0u);
-  WriteMany(name_space_, 1, 1, kLength);
-  EXPECT_EQ(pool_->Snapshot().region_bytes, kMiB);
-  WriteMany(name_space_, 2, 600, kLength);
-  EXPECT_EQ(pool_->Snapshot().region_bytes, 4 * kMiB);
-}
-
-// Rule P11.
-TEST_F(DramPoolRoomTest, TheArenaGrowsOnlyBelowTheLimits) {
-  limits_.available_bytes = 2 * kMiB;  // One region and its header table.
-  WriteMany(name_space_, 1, 1, kLength);
-  limits_.available_bytes = kMiB;
-
-  WriteMany(name_space_, 2, 300, kLength);
-
-  EXPECT_EQ(pool_->Snapshot().region_bytes, kMiB);
-  EXPECT_GE(pool_->Snapshot().growth_refusals, 1u);
-  limits_.available_bytes = kGiB;
-  world_.RunFor(options_.growth_pause);
-  WriteMany(name_space_, 1000, 300, kLength);
-  EXPECT_EQ(pool_->Snapshot().region_bytes, 4 * kMiB);
-}
-
-// Rule P11: staging that the node maps counts at nominal size.
-TEST_F(DramPoolRoomTest, MappedMemoryOfOthersCountsAgainstTheLimits) {
-  limits_.available_bytes = 8 * kMiB;
-  pool_->CheckMemory(/*other_mapped_bytes=*/7 * kMiB);
-
-  EXPECT_EQ(Write(name_space_, Block(1, kLength)).outcome, Outcome::kCongested);
-
-  pool_->CheckMemory(0);
-  world_.RunFor(options_.growth_pause);
-  EXPECT_EQ(Write(name_space_, Block(2, kLength)).outcome, Outcome::kStored);
-}
-
-// Rule P11.
-TEST_F(DramPoolRoomTest, TheArenaShrinksUnderPressure) {
-  WriteMany(name_space_, 1, 256, kLength);
-  ASSERT_EQ(RegionsOf(name_space_), 4u);
-  limits_.available_bytes = 0;
-
-  pool_->CheckMemory(3 * kMiB / 2);
-  world_.RunReady();
-
-  EXPECT_EQ(RegionsOf(name_space_), 2u);
-  EXPECT_EQ(memory_.bytes_punched(), 2 * kMiB);
-  CheckSums();
-}
-
-TEST_F(DramPoolRoomTest, MemoryThatCannotBeMadeIsAnOutcome) {
-  memory_.FailNext(1);
-  ReserveRequest request = Request(name_space_, {Block(1, kLength)});
-  request.deadline = world_.Now() + 2 * options_.growth_pause;
-
-  EXPECT_EQ(Reserve(request).blocks[0].outcome, Outcome::kStored)
-      << "made after the pause, before the deadline";
-  EXPECT_EQ(pool_->Snapshot().growth_refusals, 1u);
-}
-
-TEST_F(DramPoolRoomTest, ALowerTargetRetiresTheColdestRegions) {
-  WriteMany(name_space_, 1, 256, kLength);
-
-  pool_->SetTarget(kMiB);
-  world_.RunReady();
-
-  EXPECT_EQ(pool_->Snapshot().region_bytes, kMiB);
-  EXPECT_EQ(CountHits(name_space_, 193, 64), 64u);
-  pool_->SetTarget(2 * kMiB);
-  WriteMany(name_space_, 1000, 128, kLength);
-  EXPECT_EQ(pool_->Snapshot().region_bytes, 2 * kMiB);
-}
-
-TEST_F(DramPoolRoomTest, AnEmptyRegionGoesBackToTheMachine) {
-  WriteMany(name_space_, 1, 1, kLength);
-  pool_->Remove(name_space_.id, {Key(1)});
-
-  pool_->Sweep(100);
-  EXPECT_EQ(pool_->Snapshot().region_bytes, kMiB) << "it may be wanted again";
-  world_.RunFor(options_.empty_region_linger);
-  pool_->Sweep(100);
-  world_.RunReady();
-
-  EXPECT_EQ(pool_->Snapshot().region_bytes, 0u);
-  EXPECT_EQ(memory_.bytes_made(), 0u);
-}
-
-// Rule C5.
-TEST_F(DramPoolRoomTest, NoTwoTenantsShareARegion) {
-  const PoolNamespace other = Namespace(2, 2);
-  WriteMany(name_space_, 1, 10, kLength);
-  WriteMany(other, 1, 10, kLength);
-
-  const auto mine = pool_->RegionsOf(name_space_.tenant);
-  const auto theirs = pool_->RegionsOf(other.tenant);
-  EXPECT_EQ(mine.size(), 1u);
-  EXPECT_EQ(theirs.size(), 1u);
-  EXPECT_NE(mine, theirs);
-  EXPECT_THAT(pool_->MapRegion(other.tenant, kReader, mine[0]),
-              StatusIs(absl::StatusCode::kNotFound));
-}
-
-TEST_F(DramPoolRoomTest, ANewTenantGetsARegionOfTheOneWithMost) {
-  const PoolNamespace other = Namespace(2, 2);
-  WriteMany(name_space_, 1, 256, kLength);
-
-  EXPECT_EQ(Write(other, Block(1, kLength)).outcome, Outcome::kStored);
-
-  EXPECT_EQ(RegionsOf(name_space_), 3u);
-  EXPECT_EQ(RegionsOf(other), 1u);
-  EXPECT_EQ(CountHits(name_space_, 65, 192), 192u) << "the coldest region went";
-  CheckSums();
-}
-
-TEST_F(DramPoolRoomTest, ABusyTenantGrowsAtTheCostOfAnIdleOne) {
-  const PoolNamespace busy = Namespace(2, 2);
-  WriteMany(name_space_, 1, 256, kLength);
-
-  WriteMany(busy, 1, 600, kLength);
-  world_.RunReady();
-
-  EXPECT_EQ(RegionsOf(name_space_), 2u) << "no further than half";
-  EXPECT_EQ(RegionsOf(busy), 2u);
-  CheckSums();
-}
-
-// Rule P3.
-TEST_F(DramPoolRoomTest, ARegionsNumberNeverComesBack) {
-  WriteMany(name_space_, 1, 1, kLength);
-  const auto before = pool_->RegionsOf(name_space_.tenant);
-  pool_->SetTarget(0);
-  world_.RunReady();
-  pool_->SetTarget(4 * kMiB);
-  WriteMany(name_space_, 2, 1, kLength);
-
-  EXPECT_GT(pool_->RegionsOf(name_space_.tenant)[0], before[0]);
-}
-
-// Rule P6, the order of its steps.
-TEST_F(DramPoolRoomTest, ARegionRetiresInTheOrderOfItsRule) {
-  WriteMany(name_space_, 1, 3, kLength);
-  const OpenAnswer leased = Open(name_space_, {Key(1)});
-  HeldBlock held = HoldOne(name_space_, 2);
-  const SlotCopy copies[] = {leased.blocks[0].copy, held.hold.copy()};
-  const Mapped mapped = MapRegion(name_space_, copies[0].slot.region);
-  hooks_.before_io = [&](std::uint64_t) {
-    for (const SlotCopy& copy : copies) {
-      EXPECT_GT(mapped.ReadGeneration(copy.slot), copy.generation);
-    }
-    EXPECT_EQ(memory_.bytes_punched(), 0u);
-  };
-
-  pool_->SetTarget(0);
-  world_.RunFor(absl::Seconds(1));
-  EXPECT_EQ(Look(name_space_, 3), Outcome::kMiss) << "its slots have retired";
-  EXPECT_THAT(hooks_.steps, ElementsAre("made 1", "retiring 1"))
-      << "a lease and a hold are waited for";
-  pool_->Release(kReader, {leased.lease.id});
-  world_.RunFor(absl::Seconds(1));
-  EXPECT_EQ(hooks_.steps.size(), 2u);
-  held.hold.End();
-  world_.RunReady();
-
-  EXPECT_THAT(hooks_.steps, ElementsAre("made 1", "retiring 1", "io 1",
-                                        "transports 1", "gone 1"));
-  EXPECT_EQ(memory_.bytes_punched(), kMiB);
-  EXPECT_EQ(mapped.ByteAt(copies[0].slot), std::byte{0});
-}
-
-// Rule P11: at nominal size.
-TEST_F(DramPoolRoomTest, ARegionThatASessionStillMapsCountsUntilItDoesNot) {
-  WriteMany(name_space_, 1, 256, kLength);
-  const std::uint64_t region = pool_->RegionsOf(name_space_.tenant)[0];
-  MapRegion(name_space_, region);
-
-  const PoolNamespace other = Namespace(2, 2);
-  auto* const answer = StartOne(other, Block(1, kLength));
-  world_.RunFor(absl::Milliseconds(1));
-  EXPECT_FALSE(answer->has_value());
-  EXPECT_EQ(pool_->Snapshot().mapped_after_retirement_bytes, kMiB);
-  pool_->NoteUnmapped(kReader, region);
-  world_.RunFor(absl::Milliseconds(1));
-
-  ASSERT_TRUE(answer->has_value());
-  EXPECT_EQ((*answer)->blocks[0].outcome, Outcome::kStored);
-}
-
-TEST_F(DramPoolRoomTest, ASessionsEndUnmapsWhatItHad) {
-  WriteMany(name_space_, 1, 1, kLength);
-  MapRegion(name_space_, pool_->RegionsOf(name_space_.tenant)[0]);
-  pool_->SetTarget(0);
-  world_.RunReady();
-  ASSERT_EQ(pool_->Snapshot().mapped_after_retirement_bytes, kMiB);
-
-  pool_->EndSession(kReader);
-
-  EXPECT_EQ(pool_->Snapshot().mapped_after_retirement_bytes, 0u);
-}
-
-// A commit into a region that retires meanwhile is kept for nobody, but never
-// lost half way.
-TEST_F(DramPoolRoomTest, ACommitIntoARetiringRegionLeavesAgainAtOnce) {
-  const ReservedBlock reserved = ReserveOne(name_space_, Block(1, kLength));
-  pool_->SetTarget(0);
-  world_.RunReady();
-  ASSERT_EQ(pool_->Snapshot().retiring_region_bytes, kMiB);
-
-  EXPECT_EQ(FillAndCommit(reserved.copy, 1).outcome, Outcome::kStored);
-  world_.RunReady();
-
-  EXPECT_TRUE(events_.present.empty());
-  EXPECT_EQ(pool_->Snapshot().region_bytes, 0u);
-}
-
-class HugePagePoolTest : public PoolTest {
- protected:
-  static PoolOptions HugePages() {
-    PoolOptions options = SmallPool();
-    options.huge_pages = true;
-    return options;
-  }
-  HugePagePoolTest() : PoolTest(HugePages()) {}
-};
-
-// Rule P9.
-TEST_F(HugePagePoolTest, ARegionIsPunchedOnlyOnceEverySessionUnmappedIt) {
-  WriteMany(name_space_, 1, 1, kLength);
-  const std::uint64_t region = pool_->RegionsOf(name_space_.tenant)[0];
-  MapRegion(name_space_, region);
-  pool_->SetTarget(0);
-  world_.RunFor(absl::Seconds(1));
-  EXPECT_EQ(memory_.bytes_punched(), 0u);
-
-  pool_->NoteUnmapped(kReader, region);
-  world_.RunReady();
-
-  EXPECT_EQ(memory_.bytes_punched(), kMiB);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -190,6 +191,21 @@ TEST_F(DramPoolWriteTest, ACommitReplacesAWrongCopyThatCameMeanwhile) {
   EXPECT_EQ(pool_->Snapshot().replaced_copies, 1u);
 }
 
+// Rule P14, where it came while the bytes were being copied.
+TEST_F(DramPoolWriteTest, ACommitReplacesAWrongCopyThatCameDuringItsCopy) {
+  const ReservedBlock right = ReserveOne(name_space_, Chained(2, kLength, 1));
+  CopyTarget target = Begin(right.copy);
+  ReserveBlock wrong = Chained(2, kLength, 1);
+  wrong.place.shard = {.count = 2, .index = 1};
+  ASSERT_EQ(Write(name_space_, wrong).outcome, Outcome::kStored);
+
+  const CommitResult result = Finish(std::move(target));
+
+  EXPECT_EQ(result.outcome, Outcome::kStored);
+  EXPECT_EQ(pool_->Snapshot().replaced_copies, 1u);
+  EXPECT_EQ(events_.present.at({name_space_.id, Key(2)}), result.generation);
+}
+
 TEST_F(DramPoolWriteTest, AReplacedCopyStaysForItsReaders) {
   ASSERT_EQ(Write(name_space_, Block(1, kLength), 11).outcome,
             Outcome::kStored);
@@ -249,6 +265,7 @@ TEST_F(DramPoolWriteTest, WhatNoBlockCanBeIsRefused) {
        {Refusal(name_space_, {Block(1, 0)}), Refusal(name_space_, {shard}),
         Refusal(name_space_, {ReserveBlock{.length = 1}}),
         Refusal(declared, {Block(1, kLength + 1)}),
+        Refusal(declared, {Block(1, kLength - 1)}),
         Refusal(PoolNamespace{}, {Block(1, kLength)})}) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument));
   }
@@ -303,6 +320,31 @@ TEST_F(DramPoolWriteTest, ACopyOfACopyCarriesItsSourcesEpoch) {
   pool_->SetClearEpoch(name_space_.id, ClearEpoch{2});
   EXPECT_EQ(FillAndCommit(reserved.copy, 1).outcome, Outcome::kCleared);
   EXPECT_EQ(Reserve(current).blocks[0].outcome, Outcome::kCleared);
+}
+
+// Rule P13: the clear comes while a copy waits for room, or is on its way.
+TEST_F(DramPoolWriteTest, ACopyOfACopyIsRefusedWhenTheClearComesOnItsWay) {
+  ReserveRequest first = Request(name_space_, {Block(1, kLength)});
+  first.source_epoch = ClearEpoch{1};
+  const ReservedBlock reserved = Reserve(first).blocks[0];
+  CopyTarget target = Begin(reserved.copy);
+  pool_->SetTarget(0);
+  ReserveRequest second = Request(name_space_, {Block(2, kLength)});
+  second.source_epoch = ClearEpoch{1};
+  std::optional<ReserveAnswer> answer;
+  pool_->StartReserve(second,
+                      [&answer](ReserveAnswer a) { answer = std::move(a); });
+  ASSERT_FALSE(answer.has_value());
+
+  pool_->SetClearEpoch(name_space_.id, ClearEpoch{2});
+  pool_->SetTarget(4 * kMiB);
+  world_.RunUntil([&answer] { return answer.has_value(); });
+
+  EXPECT_EQ(Finish(std::move(target)).outcome, Outcome::kCleared);
+  ASSERT_EQ(answer->blocks[0].outcome, Outcome::kStored);
+  EXPECT_EQ(FillAndCommit(answer->blocks[0].copy, 1).outcome,
+            Outcome::kCleared);
+  EXPECT_TRUE(events_.published.empty());
 }
 
 TEST_F(DramPoolWriteTest, AClearIsPendingUntilTheLastOldCopyIsGone) {

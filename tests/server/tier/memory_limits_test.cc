@@ -90,6 +90,47 @@ TEST_F(MemoryLimitsTest, CleanPageCacheDoesNotCountAsUsed) {
   EXPECT_EQ(Read().available_bytes, kGiB);
 }
 
+// Page cache in use counts, and so does the arena itself, which is shared
+// memory: `file`, and never inactive_file.
+TEST_F(MemoryLimitsTest, WhatIsInUseCountsAsUsedThoughItIsOfFiles) {
+  Put("/proc/self/cgroup", "0::/a\n");
+  PutVersion2("/a", "2147483648", 2 * kGiB, kMiB);
+  Put("/sys/fs/cgroup/a/memory.stat",
+      "anon 5\nfile 2000000000\nshmem 1500000000\ninactive_anon 700000000\n"
+      "active_file 400000000\ninactive_file 1048576\n");
+
+  EXPECT_EQ(Read().available_bytes, kMiB);
+}
+
+// Beyond `high` everybody in the cgroup is throttled.
+TEST_F(MemoryLimitsTest, HighLimitsBeforeMaxDoes) {
+  Put("/proc/self/cgroup", "0::/pods/a\n");
+  PutVersion2("/pods/a", "4294967296", kGiB);
+  PutVersion2("/pods", "max", kGiB);
+  Put("/sys/fs/cgroup/pods/memory.high", "2147483648\n");
+  Put("/sys/fs/cgroup/pods/a/memory.high", "max\n");
+
+  const MemoryLimits::Reading reading = Read();
+
+  EXPECT_EQ(reading.available_bytes, kGiB);
+  EXPECT_EQ(reading.limit_bytes, 2 * kGiB);
+  EXPECT_EQ(reading.limited_by, "cgroup v2 /pods, memory.high");
+}
+
+// A cgroup whose clean page cache has reached its limit counts `max` and `high`
+// up all the time: that is no pressure.
+TEST_F(MemoryLimitsTest, OnlyFailedAllocationsAtAnOwnLimitArePressure) {
+  Put("/proc/self/cgroup", "0::/pods/a\n");
+  PutVersion2("/pods/a", "2147483648", kGiB);
+  Put("/sys/fs/cgroup/pods/a/memory.events.local",
+      "low 0\nhigh 70\nmax 900\noom 2\noom_kill 1\n");
+  // Of a sibling too: it counts up to every ancestor.
+  Put("/sys/fs/cgroup/pods/memory.events", "high 70\nmax 900\noom 40\n");
+  Put("/sys/fs/cgroup/pods/memory.events.local", "high 0\nmax 0\noom 3\n");
+
+  EXPECT_EQ(Read().out_of_memory, 5u);
+}
+
 TEST_F(MemoryLimitsTest, UsageOverTheLimitLeavesNothing) {
   Put("/proc/self/cgroup", "0::/a\n");
   PutVersion2("/a", "1073741824", 2 * kGiB);
@@ -123,6 +164,23 @@ TEST_F(MemoryLimitsTest, ACgroupOfVersion1LimitsToo) {
 
   EXPECT_EQ(reading.available_bytes, kMiB);
   EXPECT_EQ(reading.limited_by, "cgroup v1 /docker/abc");
+}
+
+// A container of version 1 cannot see its pod's cgroup, but its limit.
+TEST_F(MemoryLimitsTest, AnInvisibleAncestorOfVersion1LimitsToo) {
+  Put("/proc/self/cgroup", "4:memory:/\n");
+  const std::string at = "/sys/fs/cgroup/memory";
+  Put(at + "/memory.limit_in_bytes", "9223372036854771712\n");
+  Put(at + "/memory.usage_in_bytes", "1073741824\n");
+  Put(at + "/memory.stat", "hierarchical_memory_limit 2147483648\n");
+  Put(at + "/memory.oom_control",
+      "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
+
+  const MemoryLimits::Reading reading = Read();
+
+  EXPECT_EQ(reading.available_bytes, kGiB);
+  EXPECT_EQ(reading.limited_by, "cgroup v1 /, an ancestor of it");
+  EXPECT_EQ(reading.out_of_memory, 4u);
 }
 
 TEST_F(MemoryLimitsTest, FilesThatMakeNoSenseAreNoLimit) {

@@ -8,11 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -46,12 +45,14 @@ inline constexpr NodeEpoch kEpoch{77};
 class FixedLimits : public MemoryLimits {
  public:
   absl::StatusOr<Reading> Read() const override {
-    Reading reading;
-    reading.available_bytes = available_bytes;
-    reading.limited_by = "the test";
-    return reading;
+    if (while_reading) while_reading();
+    return Reading{.available_bytes = available_bytes,
+                   .limited_by = "the test",
+                   .out_of_memory = out_of_memory};
   }
   std::uint64_t available_bytes = kGiB;
+  std::uint64_t out_of_memory = 0;
+  std::function<void()> while_reading;
 };
 
 // What the pool reported, and what a catalog would make of it.
@@ -87,7 +88,6 @@ class HookRecorder : public RegionHooks {
     Note("retiring", region);
   }
   void ReplaceIoRegistration(std::uint64_t region) override {
-    if (before_io) before_io(region);
     Note("io", region);
   }
   void DeregisterTransports(std::uint64_t region) override {
@@ -98,10 +98,11 @@ class HookRecorder : public RegionHooks {
   }
 
   std::vector<std::string> steps;
-  std::function<void(std::uint64_t)> before_io;
+  std::function<void(const std::string& step)> in_step;
 
  private:
   void Note(const char* what, std::uint64_t region) {
+    if (in_step) in_step(what);
     steps.push_back(what + (" " + std::to_string(region)));
   }
 };
