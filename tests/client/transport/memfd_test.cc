@@ -358,5 +358,41 @@ TEST_F(MemfdTest, NoDescriptorIsLeftBehind) {
   EXPECT_EQ(DescriptorsOfThisProcess(), before);
 }
 
+// A view's addresses under check_views.
+TEST_F(MemfdTest, AnAliasShowsTheSameBytesElsewhereUntilItIsRevoked) {
+  const auto memory = Make(MemoryKindWanted::kRegion);
+  const auto writable = *memory->Map(MapAccess::kReadWrite);
+  const auto readable = *(*memory->ReopenReadOnly())->Map(MapAccess::kRead);
+  const auto alias = readable->Alias(2 * kPageBytes, 5000);
+  ASSERT_NE(alias, nullptr);
+  const std::byte* const place = alias->bytes().data();
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const Descriptor out(pipe_ends[0]);
+  const Descriptor in(pipe_ends[1]);
+
+  writable->bytes()[2 * kPageBytes + 4999] = std::byte{9};
+  EXPECT_EQ(alias->bytes().size(), 5000u);
+  EXPECT_EQ(alias->bytes()[4999], std::byte{9});
+  EXPECT_NE(place, readable->bytes().data() + 2 * kPageBytes);
+  // Readable and no more. A system call says EFAULT where we would die.
+  EXPECT_EQ(write(in.get(), place, 1), 1);
+  EXPECT_EQ(read(out.get(), const_cast<std::byte*>(place), 1), -1);
+  alias->Revoke();
+
+  EXPECT_EQ(write(in.get(), place, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(readable->bytes()[2 * kPageBytes + 4999], std::byte{9});
+}
+
+TEST_F(MemfdTest, AnAliasOfWhatIsNotThereIsNone) {
+  const auto mapping = *Make(MemoryKindWanted::kRegion)->Map(MapAccess::kRead);
+
+  EXPECT_EQ(mapping->Alias(0, 0), nullptr);
+  EXPECT_EQ(mapping->Alias(8, 64), nullptr);
+  EXPECT_EQ(mapping->Alias(kBytes, 1), nullptr);
+  EXPECT_EQ(mapping->Alias(kPageBytes, kBytes), nullptr);
+}
+
 }  // namespace
 }  // namespace firnkv
