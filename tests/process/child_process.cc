@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,6 +28,9 @@ struct Image {
   int input = -1;
   int output = -1;
   int error = -1;
+  // -1: as its parent.
+  int network = -1;
+  int cgroup = -1;
   std::uint32_t uid = 0;
   std::vector<char*> arguments;
   std::vector<char*> environment;
@@ -36,6 +40,11 @@ struct Image {
   dup2(image.input, STDIN_FILENO);
   dup2(image.output, STDOUT_FILENO);
   dup2(image.error, STDERR_FILENO);
+  // "0" is whoever writes it.
+  if ((image.network >= 0 && setns(image.network, CLONE_NEWNET) != 0) ||
+      (image.cgroup >= 0 && write(image.cgroup, "0", 1) != 1)) {
+    _exit(125);
+  }
   // System calls and not their wrappers, which would ask all threads.
   if (image.uid != 0 &&
       (syscall(SYS_setgroups, 0, nullptr) != 0 ||
@@ -94,6 +103,14 @@ ChildProcess::ChildProcess(const Options& options) {
                     ? out[1]
                     : open(options.error_file.c_str(),
                            O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (!options.network_file.empty()) {
+    image.network = open(options.network_file.c_str(), O_RDONLY | O_CLOEXEC);
+    CHECK(image.network >= 0);
+  }
+  if (!options.cgroup_file.empty()) {
+    image.cgroup = open(options.cgroup_file.c_str(), O_WRONLY | O_CLOEXEC);
+    CHECK(image.cgroup >= 0);
+  }
   image.uid = options.uid;
   std::vector<std::string> arguments = options.arguments;
   arguments.insert(arguments.begin(), options.program);
@@ -107,6 +124,8 @@ ChildProcess::ChildProcess(const Options& options) {
   CHECK(pidfd_ >= 0);
   close(image.program);
   if (image.error != out[1]) close(image.error);
+  if (image.network >= 0) close(image.network);
+  if (image.cgroup >= 0) close(image.cgroup);
   close(in[0]);
   close(out[1]);
   input_ = in[1];
@@ -139,6 +158,10 @@ std::optional<std::string> ChildProcess::ReadLine() {
     }
     if (!ReadMore()) return std::nullopt;
   }
+}
+
+bool ChildProcess::HasSaidSomething() {
+  return !pending_.empty() || WaitFor(output_, absl::ZeroDuration());
 }
 
 std::string ChildProcess::ReadAll() {

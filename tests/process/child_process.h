@@ -41,6 +41,10 @@ class ChildProcess {
     std::uint32_t uid = 0;
     // Where standard error goes, appended; empty: where standard output goes.
     std::string error_file;
+    // A network namespace to run in; empty: this process's own.
+    std::string network_file = {};
+    // The cgroup.procs of a cgroup to run in; empty: this process's own.
+    std::string cgroup_file = {};
   };
 
   explicit ChildProcess(const Options& options);
@@ -54,6 +58,8 @@ class ChildProcess {
   // The next line of its output, without the newline; nullopt where it has
   // ended or says nothing for kPatience.
   std::optional<std::string> ReadLine();
+  // Whether ReadLine would not wait.
+  bool HasSaidSomething();
   // All that it says until it closes its output.
   std::string ReadAll();
   // False where it no longer reads.

@@ -12,6 +12,8 @@
 #include "client/transport/grpc_channel.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
+#include "tests/process/soak_load.h"
+#include "tests/process/soak_page.h"
 #include "tests/process/users.h"
 #include "tools/replay/block_content.h"
 
@@ -78,13 +80,20 @@ std::string ClientProgram::Obey(const std::string& line) {
   static constexpr struct {
     const char* name;
     std::string (ClientProgram::*method)(const Words&);
-  } kCommands[] = {
-      {"connect", &ClientProgram::Connect}, {"open", &ClientProgram::Open},
-      {"write", &ClientProgram::Write},     {"read", &ClientProgram::Read},
-      {"exists", &ClientProgram::Exists},   {"fork", &ClientProgram::Fork},
-      {"load", &ClientProgram::Load},       {"raw", &ClientProgram::Raw},
-      {"hold", &ClientProgram::Hold},       {"check", &ClientProgram::Check},
-      {"reserve", &ClientProgram::Reserve}, {"attack", &ClientProgram::Attack}};
+  } kCommands[] = {{"connect", &ClientProgram::Connect},
+                   {"open", &ClientProgram::Open},
+                   {"write", &ClientProgram::Write},
+                   {"read", &ClientProgram::Read},
+                   {"exists", &ClientProgram::Exists},
+                   {"fork", &ClientProgram::Fork},
+                   {"load", &ClientProgram::Load},
+                   {"soak", &ClientProgram::Soak},
+                   {"raw", &ClientProgram::Raw},
+                   {"hold", &ClientProgram::Hold},
+                   {"check", &ClientProgram::Check},
+                   {"reserve", &ClientProgram::Reserve},
+                   {"attack", &ClientProgram::Attack},
+                   {"take", &ClientProgram::Take}};
   const Words words = absl::StrSplit(line, ' ');
   for (const auto& command : kCommands) {
     if (words[0] == command.name) return (this->*command.method)(words);
@@ -250,6 +259,19 @@ std::string ClientProgram::Load(const Words& words) {
   return Ok(counts);
 }
 
+std::string ClientProgram::Soak(const Words& words) {
+  const SoakPageFile file(words[1]);
+  SoakLoad load({.name_space = name_space_,
+                 .seed = Number(words, 2),
+                 .chains = Number(words, 3),
+                 .nodes = static_cast<int>(Number(words, 4)),
+                 .here = static_cast<int>(Number(words, 5)),
+                 .grace = ClientOptions().buffer_grace},
+                client_.get(), &file.page());
+  while (!ALineHasCome()) load.Round();
+  return Ok(load.WriteToTheEnd());
+}
+
 // --- By hand.
 
 absl::Status ClientProgram::OpenSeams() {
@@ -289,6 +311,11 @@ std::string ClientProgram::Reserve(const Words& words) {
                     name_space_.block_bytes);
   if (!reserved.ok()) return Failed(reserved.status());
   return Ok({{"reserved", *reserved}});
+}
+
+std::string ClientProgram::Take(const Words& words) {
+  taken_.emplace_back(Number(words, 1), std::byte{1});
+  return Ok({});
 }
 
 std::string ClientProgram::Attack(const Words& words) {

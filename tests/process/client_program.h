@@ -49,6 +49,9 @@ class ClientProgram {
   // fork CHAIN BLOCKS: a forked child reads, ends its Client and itself; says
   // how.
   std::string Fork(const Words& words);
+  // soak PAGE_FILE SEED CHAINS NODES HERE: SoakLoad, until a line comes; what
+  // it counts stands in the page. Then SoakLoad::WriteToTheEnd.
+  std::string Soak(const Words& words);
   // load SEED CHAINS BLOCKS: reads chains, writes what they lack, over and over
   // until a line comes.
   std::string Load(const Words& words);
@@ -59,6 +62,8 @@ class ClientProgram {
   std::string Hold(const Words& words);
   std::string Check(const Words& words);
   std::string Reserve(const Words& words);
+  // take BYTES more of the machine's memory.
+  std::string Take(const Words& words);
   // attack REGION WHAT: asks for its descriptor and tries to write.
   std::string Attack(const Words& words);
 
@@ -74,6 +79,7 @@ class ClientProgram {
   std::unique_ptr<RawSession> raw_;
   std::unique_ptr<Client> client_;
   NamespaceHandle name_space_;
+  std::vector<std::vector<std::byte>> taken_;
 };
 
 }  // namespace firnkv

@@ -59,7 +59,9 @@ bool Daemon::Start() {
                             .arguments = options_.arguments,
                             .environment = {"HOME=/nonexistent"},
                             .uid = options_.uid,
-                            .error_file = options_.log_file});
+                            .error_file = options_.log_file,
+                            .network_file = options_.network_file,
+                            .cgroup_file = options_.cgroup_file});
   ready_text_.clear();
   // The last line of the ready text of either daemon begins so.
   const std::string last =

@@ -35,6 +35,9 @@ class Daemon {
     std::string log_file;
     // Of its metrics.
     std::string http;
+    // As ChildProcess::Options has them.
+    std::string network_file = {};
+    std::string cgroup_file = {};
   };
 
   explicit Daemon(const Options& options) : options_(options) {}

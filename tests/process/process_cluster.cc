@@ -14,6 +14,7 @@
 #include "proto/base/random.h"
 #include "proto/base/text.h"
 #include "proto/base/token.h"
+#include "tests/process/host_network.h"
 
 namespace firnkv {
 namespace {
@@ -97,14 +98,26 @@ std::string ProcessCluster::socket(int number) const {
 }
 
 std::string ProcessCluster::control_address(int number) const {
-  return StrCat(host_, ":", 7400 + 10 * number);
+  return StrCat(Host(number), ":", 7400 + 10 * number);
+}
+
+std::string ProcessCluster::Host(int number) const {
+  return options_.network == nullptr ? host_
+                                     : options_.network->address(1 + number);
+}
+
+std::string ProcessCluster::network_file(int number) const {
+  return options_.network == nullptr
+             ? std::string()
+             : options_.network->namespace_file(1 + number);
 }
 
 void ProcessCluster::MakeCatalog() {
   Daemon::Options daemon{.program = "firnkv-catalog",
                          .uid = kDaemonUid,
                          .log_file = scratch_.path() + "/catalog.log",
-                         .http = host_ + ":7402"};
+                         .http = Host(0) + ":7402",
+                         .network_file = network_file(0)};
   daemon.arguments = {"--data-dir",
                       scratch_.path() + "/daemons/catalog",
                       "--cluster-secret-file",
@@ -113,6 +126,10 @@ void ProcessCluster::MakeCatalog() {
                       catalog_address(),
                       "--http-address",
                       daemon.http};
+  if (options_.network != nullptr) {
+    daemon.arguments.insert(daemon.arguments.end(),
+                            {"--catalog-plaintext-network", "true"});
+  }
   for (const std::string& one : options_.catalog_arguments) {
     daemon.arguments.push_back(one);
   }
@@ -125,7 +142,9 @@ void ProcessCluster::MakeNode(int number) {
       .program = "firnkv-node",
       .uid = kDaemonUid,
       .log_file = StrCat(scratch_.path(), "/node", number, ".log"),
-      .http = StrCat(host_, ":", port + 2)};
+      .http = StrCat(Host(number), ":", port + 2),
+      .network_file = network_file(number),
+      .cgroup_file = options_.cgroup_file};
   daemon.arguments = {"--data-dir",
                       StrCat(scratch_.path(), "/daemons/node", number),
                       "--cluster-secret-file",
@@ -137,17 +156,21 @@ void ProcessCluster::MakeNode(int number) {
                       "--node-control",
                       control_address(number),
                       "--node-stream",
-                      StrCat(host_, ":", port + 1),
+                      StrCat(Host(number), ":", port + 1),
                       "--http-address",
                       daemon.http,
                       "--dram-bytes",
                       StrCat(options_.dram_bytes, "B"),
                       "--dram-region-bytes",
-                      "4MiB"};
+                      StrCat(options_.region_bytes, "B")};
   if (options_.uid_map) {
     daemon.arguments.push_back("--sessions-uid-map");
     daemon.arguments.push_back(
         StrCat(kAliceUid, "=alice,", kBobUid, "=bob,", kDaemonUid, "=alice"));
+  }
+  if (options_.network != nullptr) {
+    daemon.arguments.insert(daemon.arguments.end(),
+                            {"--node-plaintext-network", "true"});
   }
   for (const std::string& one : options_.node_arguments) {
     daemon.arguments.push_back(one);

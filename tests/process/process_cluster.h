@@ -2,8 +2,8 @@
 // and some firnkv-node, each with its data directory, all of an unprivileged
 // user; two tenants with a user each. A test process may have several.
 //
-// Each cluster has a loopback address of its own, so that ports are fixed, stay
-// the same over restarts, and meet nobody else's.
+// Each cluster has a loopback address of its own, or a network of hosts, so
+// that ports are fixed, stay the same over restarts, and meet nobody else's.
 //
 // It needs root, to become those users. Threading: the test's own thread.
 
@@ -44,15 +44,23 @@ class ScratchFolder {
 // "127.x.y.z", another one at each call and in each process.
 std::string OwnLoopbackAddress();
 
+class HostNetwork;
+
 class ProcessCluster {
  public:
   struct Options {
     int nodes = 2;
     std::uint64_t dram_bytes = 64 * kMiB;
+    std::uint64_t region_bytes = 4 * kMiB;
     // Without, the nodes serve themselves only, as tenant `default`.
     bool uid_map = true;
     std::vector<std::string> catalog_arguments;
     std::vector<std::string> node_arguments;
+    // The nodes are in the cgroup of this cgroup.procs; empty: in the test's.
+    std::string cgroup_file = {};
+    // Host 1 is the catalog's, 2 that of node 1, and so on; outlives the
+    // cluster. Null: all are on one loopback address.
+    const HostNetwork* network = nullptr;
   };
 
   explicit ProcessCluster(const Options& options);
@@ -66,7 +74,9 @@ class ProcessCluster {
   int nodes() const { return static_cast<int>(nodes_.size()); }
   std::string socket(int number) const;
   std::string control_address(int number) const;
-  std::string catalog_address() const { return host_ + ":7400"; }
+  std::string catalog_address() const { return Host(0) + ":7400"; }
+  // In which the node and its clients are; empty: in the test's own.
+  std::string network_file(int number) const;
   const ScratchFolder& scratch() const { return scratch_; }
   std::string secret_file() const;
   // A copy of it that only `uid` may read.
@@ -88,6 +98,8 @@ class ProcessCluster {
  private:
   void MakeCatalog();
   void MakeNode(int number);
+  // Its address; 0: the catalog's.
+  std::string Host(int number) const;
 
   const Options options_;
   const std::string host_;

@@ -17,12 +17,14 @@ std::string ClientProgramPath() {
 
 }  // namespace
 
-Worker::Worker(std::uint32_t uid)
+Worker::Worker(std::uint32_t uid, const Place& place)
     : process_({.program = ClientProgramPath(),
                 .arguments = {},
                 .environment = {},
                 .uid = uid,
-                .error_file = "/dev/null"}) {}
+                .error_file = "/dev/null",
+                .network_file = place.network_file,
+                .cgroup_file = place.cgroup_file}) {}
 
 Reply Worker::Answer() {
   Reply reply;
@@ -53,10 +55,18 @@ Reply Worker::EndLoad() {
 
 std::unique_ptr<Worker> WorkerAt(const ProcessCluster& cluster, int number,
                                  std::uint32_t uid) {
-  auto worker = std::make_unique<Worker>(uid);
+  auto worker = std::make_unique<Worker>(
+      uid, Worker::Place{.network_file = cluster.network_file(number)});
   const Reply connected = worker->Do("connect " + cluster.socket(number));
   EXPECT_TRUE(connected.ok) << connected;
   const Reply opened = worker->Do(StrCat("open granite ", kTestBlockBytes));
+  EXPECT_TRUE(opened.ok) << opened;
+  return worker;
+}
+
+std::unique_ptr<Worker> BigWorkerAt(const ProcessCluster& cluster, int number) {
+  std::unique_ptr<Worker> worker = WorkerAt(cluster, number);
+  const Reply opened = worker->Do(StrCat("open big ", kBigBlockBytes));
   EXPECT_TRUE(opened.ok) << opened;
   return worker;
 }

@@ -35,7 +35,14 @@ struct Reply {
 
 class Worker {
  public:
-  explicit Worker(std::uint32_t uid);
+  // As ChildProcess::Options has them.
+  struct Place {
+    std::string network_file = {};
+    std::string cgroup_file = {};
+  };
+
+  explicit Worker(std::uint32_t uid) : Worker(uid, Place()) {}
+  Worker(std::uint32_t uid, const Place& place);
 
   // One command of client_program.h, and its answer within kPatience.
   Reply Do(const std::string& command);
@@ -43,11 +50,14 @@ class Worker {
   // ends a `load`; its answer is then one of both.
   void Begin(const std::string& command) { process_.WriteLine(command); }
   Reply Answer();
+  // Whether it has answered, or is gone.
+  bool answered() { return process_.HasSaidSomething(); }
   // Ends a `load` and says how it went.
   Reply EndLoad();
 
   void Signal(int signal) { process_.Signal(signal); }
   void Kill() { process_.Kill(); }
+  bool runs() { return process_.Runs(); }
 
  private:
   ChildProcess process_;
@@ -57,9 +67,12 @@ class Worker {
 // its tenant open. Fails the test where that does not go.
 std::unique_ptr<Worker> WorkerAt(const ProcessCluster& cluster, int number,
                                  std::uint32_t uid = kAliceUid);
+// The same, with the namespace "big".
+std::unique_ptr<Worker> BigWorkerAt(const ProcessCluster& cluster, int number);
 
-// The size of its blocks.
+// The size of its blocks, and of those of the namespace "big".
 inline constexpr std::uint64_t kTestBlockBytes = 16 * kKiB;
+inline constexpr std::uint64_t kBigBlockBytes = kMiB;
 
 }  // namespace firnkv
 
