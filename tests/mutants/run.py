@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Puts one fault after the other into a copy of the tree, builds it, and lets
+the simulation or a test find it. tools/soak mutants runs this.
+
+    tests/mutants/run.py                        all, against the work tree
+    tests/mutants/run.py --only P7_reuse_without_bump --seed 1000
+    tests/mutants/run.py --count 10 --seed 7    ten of them, drawn by the seed
+    tests/mutants/run.py --for 20m              as many as that gives
+    tests/mutants/run.py --check                only: does each still apply?
+
+A fault is caught by a violated invariant of the simulation, a CHECK, a
+sanitizer's report or a failed test, never by a mere crash or hang; and only if
+the same seed, or test, finds nothing in the sound build. The copy stays for
+the next run, sound. The last line is `mutants: K of M caught`; the exit
+status is 0 only if that is all.
+"""
+
+import argparse
+import fcntl
+import os
+import random
+import re
+import sys
+import time
+
+import catcher
+import patches
+from tree_copy import BuildFailed, TreeCopy
+
+ROOT = os.path.dirname(os.path.dirname(patches.HERE))
+README = os.path.join(patches.HERE, "README.md")
+RESULTS = "<!-- results -->\n"
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--count", type=int, help="so many of them")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
+                        help="these; a beginning of a name will do")
+    parser.add_argument("--seed", type=int, default=1,
+                        help="the simulation's first seed")
+    parser.add_argument("--seeds", type=int,
+                        help="instead of what each says of itself")
+    parser.add_argument("--for", dest="duration", metavar="DURATION",
+                        help="begin no more after this: 90s, 20m, 2h")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--revision", help="not the work tree but this commit")
+    parser.add_argument("--folder",
+                        default=os.path.join(ROOT, "build", "mutants"),
+                        help="where the copy is (default: build/mutants)")
+    parser.add_argument("--check", action="store_true",
+                        help="only whether each still applies")
+    parser.add_argument("--record", action="store_true",
+                        help="write the table into README.md")
+    return parser.parse_args()
+
+
+def seconds_of(duration):
+    found = re.fullmatch(r"(\d+)([smh]?)", duration)
+    if not found:
+        sys.exit(f"run.py: '{duration}' is no duration; say 90s, 20m or 2h")
+    return int(found.group(1)) * {"": 1, "s": 1, "m": 60, "h": 3600}[
+        found.group(2)]
+
+
+def chosen(options):
+    all_of_them = patches.all_mutants()
+    if options.only:
+        # A whole name, or all that begin so.
+        picked = [m for m in all_of_them
+                  if any(m.name.startswith(name) for name in options.only)]
+    elif options.count is not None and options.count < len(all_of_them):
+        draw = random.Random(options.seed)
+        picked = draw.sample(all_of_them, options.count)
+        picked.sort(key=lambda m: m.name)
+    else:
+        picked = all_of_them
+    if not picked:
+        sys.exit("run.py: no mutant is named so")
+    return picked
+
+
+class Trial:
+    """The sound build of the copy, and one mutant after the other in it."""
+
+    def __init__(self, options, mutants):
+        self.options = options
+        self.copy = TreeCopy(ROOT, options.folder, options.jobs)
+        self.sound = os.path.join(options.folder, "build", "sound")
+        self.copy.refresh(options.revision)
+        self.copy.configure()
+        targets = sorted({m.target for m in mutants})
+        self.copy.make(*targets)
+        self.programs = {t: self.copy.keep(t, self.sound) for t in targets}
+        speed = 0
+        if "firnkv_sim" in self.programs:
+            speed = catcher.seconds_a_seed(self.programs["firnkv_sim"])
+        self.hunt = catcher.Hunt(options.seed, options.jobs, speed)
+        self.sound_tests = {}
+
+    def catch(self, mutant):
+        """What came of one mutant."""
+        refusal = mutant.git_apply(self.copy.folder)
+        if refusal:
+            return catcher.Finding(False, "does not apply")
+        try:
+            self.copy.make(mutant.target)
+            return self.confirmed(mutant, self.look(mutant))
+        except BuildFailed as why:
+            print(why, file=sys.stderr)
+            return catcher.Finding(False, "does not build")
+        finally:
+            mutant.git_apply(self.copy.folder, "--reverse")
+
+    def look(self, mutant):
+        program = self.copy.program(mutant.target)
+        if mutant.catcher == "sim":
+            return self.hunt.sim(program, self.options.seeds or mutant.seeds)
+        found = catcher.test(program, mutant.filter, self.copy.folder)
+        return found or catcher.Finding(False, f"passes {mutant.target}")
+
+    def confirmed(self, mutant, finding):
+        """A finding only if the sound build has none."""
+        if not finding.caught:
+            return finding
+        program = self.programs[mutant.target]
+        if mutant.catcher == "sim":
+            if self.hunt.is_quiet(program, finding.seed):
+                return finding
+            return catcher.Finding(
+                False, f"seed {finding.seed} fails without the fault too")
+        key = (mutant.target, mutant.filter)
+        if key not in self.sound_tests:
+            self.sound_tests[key] = catcher.test(program, mutant.filter,
+                                                 self.copy.folder)
+        if self.sound_tests[key] is None:
+            return finding
+        return catcher.Finding(False, "the test fails without the fault too")
+
+
+def seeds_needed(finding, options):
+    if finding.seed is None:
+        return "–"
+    return str(finding.seed - options.seed + 1)
+
+
+def record(rows):
+    """Writes the table behind its mark in README.md."""
+    lines = ["| mutant | rule | fault | caught by | seeds needed | how |\n",
+             "|---|---|---|---|---|---|\n"]
+    for mutant, finding, seeds in rows:
+        by = ("sim" if mutant.catcher == "sim"
+              else f"{mutant.target} {mutant.filter}".replace(" *", ""))
+        how = finding.how.replace("|", "\\|")
+        if len(how) > 110:
+            how = how[:107] + "..."
+        if not finding.caught:
+            how = f"**not caught**: {how}"
+        lines.append(f"| `{mutant.name}` | {mutant.rule} | {mutant.fault} | "
+                     f"{by} | {seeds} | {how} |\n")
+    with open(README, encoding="utf-8") as file:
+        head = file.read().split(RESULTS)[0]
+    with open(README, "w", encoding="utf-8") as file:
+        file.write(head + RESULTS + "\n" + "".join(lines))
+
+
+def main():
+    options = parse_arguments()
+    mutants = chosen(options)
+    problems = patches.problems_of(mutants, ROOT) if options.check else [
+        f"{m.name}: {what}" for m in mutants for what in m.problems]
+    if problems or options.check:
+        for line in problems:
+            print(line)
+        sys.exit(1 if problems else 0)
+
+    os.makedirs(options.folder, exist_ok=True)
+    lock = open(options.folder + ".lock", "w", encoding="utf-8")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    end = (time.monotonic() + seconds_of(options.duration)
+           if options.duration else float("inf"))
+    trial = Trial(options, mutants)
+    rows = []
+    for mutant in mutants:
+        if time.monotonic() >= end:
+            break
+        began = time.monotonic()
+        finding = trial.catch(mutant)
+        seeds = seeds_needed(finding, options)
+        rows.append((mutant, finding, seeds))
+        print(f"{'caught' if finding.caught else 'SURVIVES':8} "
+              f"{mutant.name:42} {mutant.target:24} {seeds:>5} "
+              f"{time.monotonic() - began:6.0f} s  {finding.how}", flush=True)
+    if options.record:
+        record(rows)
+    caught = sum(finding.caught for _, finding, _ in rows)
+    print(f"mutants: {caught} of {len(rows)} caught")
+    sys.exit(0 if rows and caught == len(rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
