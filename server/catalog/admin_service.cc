@@ -235,22 +235,28 @@ void AdminService::ShowNamespace(std::string_view bytes, CallStats* stats,
       });
 }
 
-std::vector<std::string> AdminService::PendingNodes(
-    const std::vector<NamespaceRecord>& records) const {
-  std::vector<std::string> pending;
+void AdminService::PutPending(const std::vector<NamespaceRecord>& records,
+                              v1::ClearNamespaceResponse* response) const {
   for (const Membership::Row& row : parts_.membership->List()) {
     if (row.life == NodeLife::kReaped) continue;
-    // Without a lease a node serves nothing of a strict namespace (rule C4);
-    // of the others it may, until it is back or its grace is over.
-    const bool lease_over = row.life == NodeLife::kExpired;
-    const bool behind = std::any_of(
-        records.begin(), records.end(), [&](const NamespaceRecord& record) {
-          return row.namespace_cursor < record.changed_at &&
-                 !(lease_over && record.facts.strict_clear);
-        });
-    if (behind) pending.push_back(ToHex(row.address.node));
+    bool behind = false;
+    bool reading = false;
+    for (const NamespaceRecord& record : records) {
+      // Rule C4. A node believes in its lease for 7/8 of the term, so by now it
+      // grants no read of a strict namespace, and before it does again it asks
+      // for all that was cleared. Of the other namespaces it may serve what it
+      // has until it is back or its grace is over.
+      const bool strict = record.facts.strict_clear;
+      if (strict && row.life == NodeLife::kExpired) continue;
+      behind = behind || row.namespace_cursor < record.changed_at;
+      reading = reading || (strict && row.drained_cursor < record.changed_at);
+    }
+    if (!behind && !reading) continue;
+    response->add_pending_nodes(ToHex(row.address.node));
+    response->add_pending_reasons(
+        behind ? "has not heard of it yet"
+               : "still finishes reads that it granted before");
   }
-  return pending;
 }
 
 void AdminService::ClearNamespace(std::string_view bytes, CallStats* stats,
@@ -265,27 +271,20 @@ void AdminService::ClearNamespace(std::string_view bytes, CallStats* stats,
                          TenantOf(caller, request.tenant_name()));
         std::vector<NamespaceRecord> records;
         if (request.report_only()) {
-          for (NamespaceRecord& one :
-               parts_.registry->ListNamespaces(&tenant)) {
-            if (one.facts.name == request.name() &&
-                (request.version() == 0 ||
-                 request.version() == one.facts.version)) {
-              records.push_back(std::move(one));
-            }
-          }
+          ASSIGN_OR_RETURN(records,
+                           parts_.registry->Versions(tenant, request.name(),
+                                                     request.version()));
         } else {
           ASSIGN_OR_RETURN(records,
                            parts_.registry->Clear(tenant, request.name(),
                                                   request.version()));
-          parts_.reaper->Wake();
+          parts_.reaper->WakeForClear();
         }
         v1::ClearNamespaceResponse response;
         for (const NamespaceRecord& record : records) {
           ToProto(record.facts, response.add_cleared());
         }
-        for (std::string& node : PendingNodes(records)) {
-          response.add_pending_nodes(std::move(node));
-        }
+        PutPending(records, &response);
         return response;
       });
 }
@@ -435,7 +434,7 @@ void AdminService::AcceptRestore(std::string_view bytes, CallStats* stats,
         RETURN_IF_ERROR(Require(caller, {Role::kAdmin}));
         ASSIGN_OR_RETURN(const std::uint64_t raised,
                          parts_.registry->AcceptRestore());
-        parts_.reaper->Wake();
+        parts_.reaper->WakeForClear();
         v1::AcceptRestoreResponse response;
         ToProto(parts_.cluster->incarnation(), response.mutable_incarnation());
         response.set_namespaces_raised(raised);

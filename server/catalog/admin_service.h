@@ -27,6 +27,7 @@
 namespace firnkv {
 
 namespace v1 {
+class ClearNamespaceResponse;
 class NamespaceRow;
 }  // namespace v1
 
@@ -87,9 +88,10 @@ class AdminService : public ControlService {
                                               const std::string& name,
                                               std::uint32_t version) const;
   void PutRow(const NamespaceRecord& record, v1::NamespaceRow* row) const;
-  // Nodes that may still serve what `records` had before they were cleared.
-  std::vector<std::string> PendingNodes(
-      const std::vector<NamespaceRecord>& records) const;
+  // Nodes that may still serve what `records` had before they were cleared, and
+  // why.
+  void PutPending(const std::vector<NamespaceRecord>& records,
+                  v1::ClearNamespaceResponse* response) const;
 
   const Parts parts_;
   const BootTime started_;

@@ -1,9 +1,13 @@
 #include "server/catalog/announcements.h"
 
+#include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "proto/base/check.h"
+#include "proto/base/copy_digest.h"
 #include "proto/base/limits.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
@@ -11,6 +15,26 @@
 #include "server/catalog/stale_runs.h"
 
 namespace firnkv {
+namespace {
+
+absl::Status CheckBuckets(const AnnouncedBatch& batch) {
+  const std::vector<std::uint32_t>& buckets = batch.buckets;
+  const bool repair = batch.kind == BatchKind::kRepair;
+  if (buckets.empty() == repair || buckets.size() > kMaxRepairBuckets) {
+    return absl::InvalidArgumentError(StrCat(
+        "a repair names 1 to ", kMaxRepairBuckets,
+        " buckets, another batch none; this one names ", buckets.size()));
+  }
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    if (buckets[i] >= kCopyBuckets || (i > 0 && buckets[i] <= buckets[i - 1])) {
+      return absl::InvalidArgumentError(
+          StrCat("buckets rise, and are below ", kCopyBuckets));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status CheckBatch(const AnnouncedBatch& batch) {
   if (batch.copies.size() > kMaxAnnouncementEntries ||
@@ -18,8 +42,11 @@ absl::Status CheckBatch(const AnnouncedBatch& batch) {
     return absl::InvalidArgumentError(
         StrCat("a batch has at most ", kMaxAnnouncementEntries, " entries"));
   }
-  const bool inventory = batch.kind != BatchKind::kEvents;
-  if (inventory && batch.kind != BatchKind::kInventoryPart &&
+  RETURN_IF_ERROR(CheckBuckets(batch));
+  const bool events = batch.kind == BatchKind::kEvents;
+  const bool repair = batch.kind == BatchKind::kRepair;
+  if ((batch.kind == BatchKind::kInventoryBegin ||
+       batch.kind == BatchKind::kInventoryEnd) &&
       !batch.copies.empty()) {
     return absl::InvalidArgumentError(
         "an inventory's entries stand between its begin and its end");
@@ -31,8 +58,15 @@ absl::Status CheckBatch(const AnnouncedBatch& batch) {
           "an entry needs a namespace of its batch, a known tier, a "
           "generation and a key");
     }
-    if (inventory && copy.operation != EntryOperation::kPublish) {
-      return absl::InvalidArgumentError("an inventory withdraws nothing");
+    if (!events && copy.operation != EntryOperation::kPublish) {
+      return absl::InvalidArgumentError(
+          "inventories and repairs withdraw nothing");
+    }
+    if (repair &&
+        !std::binary_search(batch.buckets.begin(), batch.buckets.end(),
+                            CopyBucket(copy.key))) {
+      return absl::InvalidArgumentError(
+          "a repair names no copy outside its buckets");
     }
   }
   return absl::OkStatus();
@@ -50,11 +84,15 @@ absl::StatusOr<AppliedRecord> Announcements::Follow(
   AppliedRecord next = now;
   next.applied = batch.number;
   next.refused.clear();
+  // The node knows of this registration.
+  next.kept_registration = RegistrationId{};
+  next.kept_applied = 0;
   switch (batch.kind) {
     case BatchKind::kEvents:
+    case BatchKind::kRepair:
       if (now.inventory != InventoryState::kComplete) {
         return absl::FailedPreconditionError(
-            running ? "events must wait for the inventory's end"
+            running ? "this must wait for the inventory's end"
                     : "a registration begins with an inventory");
       }
       return next;
@@ -95,6 +133,47 @@ Outcome Announcements::Judge(const AnnouncedCopy& copy,
   return Outcome::kUnset;
 }
 
+Announcements::Named Announcements::NamedBy(const AnnouncedBatch& batch) const {
+  Named named;
+  for (const AnnouncedNamespace& one : batch.namespaces) {
+    named.facts.push_back(parts_.registry->Describe(one.name_space));
+    const auto& facts = named.facts.back();
+    if (facts.has_value() && one.clear_epoch > facts->clear_epoch) {
+      parts_.registry->NoteReported(one.name_space, one.clear_epoch);
+    }
+  }
+  named.blocks.reserve(batch.copies.size());
+  named.outcomes.reserve(batch.copies.size());
+  for (const AnnouncedCopy& copy : batch.copies) {
+    const AnnouncedNamespace& one = batch.namespaces[copy.name_space];
+    const auto& facts = named.facts[copy.name_space];
+    named.blocks.push_back({.name_space = one.name_space, .key = copy.key});
+    named.outcomes.push_back(copy.operation == EntryOperation::kWithdraw
+                                 ? Outcome::kUnset
+                                 : Judge(copy,
+                                         facts.has_value() ? &*facts : nullptr,
+                                         one.clear_epoch));
+  }
+  return named;
+}
+
+void Announcements::DropUnnamed(const AnnouncedBatch& batch, const Run& run,
+                                const std::vector<BlockId>& there,
+                                const Named& named, EntryBatch* entries) {
+  using Copy = std::tuple<BlockId, std::uint8_t, Generation>;
+  absl::flat_hash_set<Copy> taken;
+  for (std::size_t i = 0; i < batch.copies.size(); ++i) {
+    if (named.outcomes[i] != Outcome::kUnset) continue;
+    taken.emplace(named.blocks[i], batch.copies[i].tier,
+                  batch.copies[i].generation);
+  }
+  for (const BlockId& block : there) {
+    DropCopies(entries->Find(block), run, [&](const Location& location) {
+      return !taken.contains(Copy(block, location.tier, location.generation));
+    });
+  }
+}
+
 absl::StatusOr<Announcements::Applied> Announcements::Apply(
     const AnnouncedBatch& batch) {
   ASSIGN_OR_RETURN(const AppliedRecord now,
@@ -104,31 +183,26 @@ absl::StatusOr<Announcements::Applied> Announcements::Apply(
     return Applied{.applied = now.applied, .refused = now.refused};
   }
   ASSIGN_OR_RETURN(AppliedRecord next, Follow(now, batch));
-
-  std::vector<std::optional<NamespaceFacts>> facts;
-  for (const AnnouncedNamespace& one : batch.namespaces) {
-    facts.push_back(parts_.registry->Describe(one.name_space));
-    if (facts.back().has_value() &&
-        one.clear_epoch > facts.back()->clear_epoch) {
-      parts_.registry->NoteReported(one.name_space, one.clear_epoch);
-    }
-  }
-  std::vector<BlockId> blocks;
-  blocks.reserve(batch.copies.size());
-  for (const AnnouncedCopy& copy : batch.copies) {
-    blocks.push_back(
-        {.name_space = batch.namespaces[copy.name_space].name_space,
-         .key = copy.key});
-  }
-  ASSIGN_OR_RETURN(EntryBatch entries, parts_.entries->Load(blocks));
-
-  StaleRuns stale(parts_.membership);
   const Run run{
       .node = batch.node, .epoch = batch.epoch, .serial = next.serial};
+  std::vector<BlockId> there;
+  if (batch.kind == BatchKind::kRepair) {
+    if (!parts_.entries->loaded()) {
+      return absl::UnavailableError("the catalog still reads its store");
+    }
+    ASSIGN_OR_RETURN(there, parts_.entries->BlocksOf(run, batch.buckets));
+  }
+
+  const Named named = NamedBy(batch);
+  std::vector<BlockId> blocks = named.blocks;
+  blocks.insert(blocks.end(), there.begin(), there.end());
+  ASSIGN_OR_RETURN(EntryBatch entries, parts_.entries->Load(blocks));
+  DropUnnamed(batch, run, there, named, &entries);
+
+  StaleRuns stale(parts_.membership);
   for (std::size_t i = 0; i < batch.copies.size(); ++i) {
     const AnnouncedCopy& copy = batch.copies[i];
-    const auto& known = facts[copy.name_space];
-    EntryBatch::Slot* const slot = entries.Find(blocks[i]);
+    EntryBatch::Slot* const slot = entries.Find(named.blocks[i]);
     const Location location{.run = run,
                             .tier = copy.tier,
                             .generation = copy.generation,
@@ -137,15 +211,14 @@ absl::StatusOr<Announcements::Applied> Announcements::Apply(
       Withdraw(slot, location);
       continue;
     }
-    const ClearEpoch epoch = batch.namespaces[copy.name_space].clear_epoch;
-    const Outcome refused =
-        Judge(copy, known.has_value() ? &*known : nullptr, epoch);
-    if (refused != Outcome::kUnset) {
-      next.refused.push_back({static_cast<std::uint32_t>(i), refused});
+    if (named.outcomes[i] != Outcome::kUnset) {
+      next.refused.push_back(
+          {static_cast<std::uint32_t>(i), named.outcomes[i]});
       continue;
     }
-    DropStale(slot, known->clear_epoch, stale);
-    Publish(slot, location, epoch, copy.place);
+    DropStale(slot, named.facts[copy.name_space]->clear_epoch, stale);
+    Publish(slot, location, batch.namespaces[copy.name_space].clear_epoch,
+            copy.place);
   }
   RETURN_IF_ERROR(parts_.entries->Commit(
       std::move(entries), {Membership::WriteOf(batch.node, next)}));

@@ -15,6 +15,7 @@
 #include "server/catalog/reaper.h"
 #include "server/catalog/registry.h"
 #include "server/catalog/removals.h"
+#include "server/catalog/run_digests.h"
 #include "server/catalog/service_call.h"
 #include "server/catalog/strand.h"
 #include "server/catalog/watched_store.h"
@@ -30,18 +31,19 @@ struct Catalog::Parts {
         registry(options.registry,
                  {&store, &cluster, seams.clock, seams.random}),
         membership(options.membership, {&store, seams.clock, seams.random}),
+        digests(&membership),
         index(options.max_index_entries),
-        entries(&store, &cluster, &index),
+        entries({&store, &cluster, &index, &digests}),
         removals(options.removals),
         locator({&membership, &entries, &removals}),
         announcements({&cluster, &registry, &membership, &entries}),
         strand(seams.executor),
-        reaper(options.reaper,
-               {seams.executor, &strand, &registry, &membership, &entries}),
+        reaper(options.reaper, {seams.executor, &strand, &registry, &membership,
+                                &entries, &digests}),
         authenticator(&cluster, seams.clock, secret),
         calls({&store, &authenticator, &strand, seams.clock}),
-        members({&cluster, &registry, &membership, &announcements, &removals,
-                 &reaper}),
+        members({&cluster, &registry, &membership, &announcements, &entries,
+                 &digests, &removals, &reaper}),
         catalog_service(
             {&cluster, &registry, &locator, &members, &authenticator, &calls}),
         admin_service({&cluster, &registry, &membership, &entries, &reaper,
@@ -51,6 +53,7 @@ struct Catalog::Parts {
   ClusterState cluster;
   Registry registry;
   Membership membership;
+  RunDigests digests;
   KeyIndex index;
   Entries entries;
   Removals removals;

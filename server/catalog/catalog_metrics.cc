@@ -110,6 +110,19 @@ void DescribeCatalogMetrics(const CatalogMeters& meters, MetricList* list) {
                    &members.refused_entries);
   list->AddCounter("firnkv_catalog_registrations_total",
                    "Registrations of nodes.", &members.registrations);
+  list->AddCounter("firnkv_catalog_kept_registrations_total",
+                   "Registrations of nodes that came back to what they had "
+                   "announced, without an inventory.",
+                   &members.kept_registrations);
+  list->AddCounter("firnkv_catalog_digest_compares_total",
+                   "Comparisons of a node's digests with the catalog's.",
+                   &members.compares);
+  list->AddCounter("firnkv_catalog_different_buckets_total",
+                   "Buckets whose digests differed.",
+                   &members.different_buckets);
+  list->AddCounter("firnkv_catalog_repaired_buckets_total",
+                   "Buckets named by repairs that were applied.",
+                   &members.repaired_buckets);
   list->AddCounter("firnkv_catalog_inventories_total",
                    "Full inventories of nodes that have ended.",
                    &members.inventories);

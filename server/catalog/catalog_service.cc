@@ -32,6 +32,7 @@ CatalogService::Methods() {
       {"Register", &CatalogService::Register},
       {"KeepAlive", &CatalogService::KeepAlive},
       {"Announce", &CatalogService::Announce},
+      {"CompareDigests", &CatalogService::CompareDigests},
       {"Locate", &CatalogService::Locate},
       {"Remove", &CatalogService::Remove},
       {"MintToken", &CatalogService::MintToken},
@@ -180,6 +181,16 @@ void CatalogService::Announce(std::string_view bytes, CallStats* stats,
       RunsOn::kStrand, bytes, stats, std::move(reply),
       [this](const TokenClaims& caller, const v1::AnnounceRequest& request) {
         return parts_.members->Announce(caller, request);
+      });
+}
+
+void CatalogService::CompareDigests(std::string_view bytes, CallStats* stats,
+                                    ControlReply reply) {
+  parts_.calls->Run<v1::CompareDigestsRequest>(
+      RunsOn::kStrand, bytes, stats, std::move(reply),
+      [this](const TokenClaims& caller,
+             const v1::CompareDigestsRequest& request) {
+        return parts_.members->CompareDigests(caller, request);
       });
 }
 

@@ -47,7 +47,7 @@ class CatalogService : public ControlService {
   void Handle(std::string_view method, const ControlPeer& peer,
               std::string_view request, ControlReply reply) override;
 
-  static constexpr std::size_t kMethods = 10;
+  static constexpr std::size_t kMethods = 11;
   static std::string_view MethodName(std::size_t method);
   const CallStats& stats(std::size_t method) const { return stats_[method]; }
 
@@ -70,6 +70,8 @@ class CatalogService : public ControlService {
   void Register(std::string_view bytes, CallStats* stats, ControlReply reply);
   void KeepAlive(std::string_view bytes, CallStats* stats, ControlReply reply);
   void Announce(std::string_view bytes, CallStats* stats, ControlReply reply);
+  void CompareDigests(std::string_view bytes, CallStats* stats,
+                      ControlReply reply);
   void Locate(std::string_view bytes, CallStats* stats, ControlReply reply);
   void Remove(std::string_view bytes, CallStats* stats, ControlReply reply);
   void MintToken(std::string_view bytes, CallStats* stats, ControlReply reply);

@@ -74,6 +74,15 @@ absl::Status ClusterState::CheckSeen(const Incarnation& seen) {
       "is the catalog to go on with, run `firnkv catalog accept-restore`"));
 }
 
+bool ClusterState::CheckCursor(std::uint64_t cursor) {
+  MutexLock lock(&mutex_);
+  if (cursor <= record_.last_change) return true;
+  if (cursor - record_.last_change <= kMaxLostChanges) {
+    highest_cursor_ = std::max(highest_cursor_, cursor);
+  }
+  return false;
+}
+
 ClusterRecord ClusterState::NextAdministrative() const {
   MutexLock lock(&mutex_);
   ClusterRecord next = record_;
@@ -90,6 +99,7 @@ ClusterRecord ClusterState::NextIncarnation(const Incarnation& above) {
   next.incarnation.random_id =
       decltype(next.incarnation.random_id)::Make(random_);
   next.incarnation.sequence = 0;
+  next.last_change = std::max(next.last_change, highest_cursor_);
   return next;
 }
 

@@ -34,6 +34,9 @@ class ClusterState {
 
   // One a start: nobody has seen a higher one.
   static constexpr std::uint64_t kMaxIncarnation = std::uint64_t{1} << 48;
+  // Changes that a restored backup may have lost: 16 million, of the 4 billion
+  // clear epochs that there are.
+  static constexpr std::uint64_t kMaxLostChanges = std::uint64_t{1} << 24;
 
   // Both outlive the state.
   ClusterState(Store* store, Random* random);
@@ -51,10 +54,17 @@ class ClusterState {
   // one of the same incarnation; remembers the highest (rule A9).
   absl::Status CheckSeen(const Incarnation& seen) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // A node has confirmed changes up to `cursor`. False: we have given no such
+  // number, so it is of a later state than ours; remembers the highest, which
+  // says how many changes are lost at most (rule A9). Impossible ones are not
+  // remembered.
+  bool CheckCursor(std::uint64_t cursor) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // --- On the strand.
   // The present record with its sequence advanced.
   ClusterRecord NextAdministrative() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // A new incarnation, above ours, `above` and everything that was reported.
+  // A new incarnation, above ours, `above` and everything that was reported;
+  // change numbers go on above all that were reported.
   ClusterRecord NextIncarnation(const Incarnation& above)
       ABSL_LOCKS_EXCLUDED(mutex_);
   static Store::Write WriteOf(const ClusterRecord& record);
@@ -72,6 +82,7 @@ class ClusterState {
   ClusterRecord record_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
   std::uint64_t highest_seen_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t highest_cursor_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace firnkv

@@ -18,15 +18,16 @@ KeyIndex::Entry ShortOf(const EntryRecord& record) {
   return entry;
 }
 
+absl::InlinedVector<Location, 2> BeforeOf(const EntryRecord& entry) {
+  return {entry.locations.begin(), entry.locations.end()};
+}
+
 }  // namespace
 
 EntryBatch::Slot* EntryBatch::Find(const BlockId& block) {
   const auto it = by_block_.find(block);
   return it == by_block_.end() ? nullptr : &slots_[it->second];
 }
-
-Entries::Entries(Store* store, ClusterState* cluster, KeyIndex* index)
-    : store_(store), cluster_(cluster), index_(index) {}
 
 std::optional<EntryRecord> Entries::Decode(
     const std::optional<std::string>& value) const {
@@ -41,12 +42,12 @@ absl::StatusOr<std::vector<std::optional<KeyIndex::Entry>>> Entries::Find(
     NamespaceId name_space, absl::Span<const BlockKey> keys, Want want) const {
   std::vector<std::optional<KeyIndex::Entry>> found(keys.size());
   // Asked first: an entry that the loader puts meanwhile is found either way.
-  const bool whole = index_->whole();
+  const bool whole = parts_.index->whole();
   std::vector<std::size_t> missing;
   std::vector<std::string> missing_keys;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const BlockId block{.name_space = name_space, .key = keys[i]};
-    found[i] = index_->Find(block);
+    found[i] = parts_.index->Find(block);
     if (found[i].has_value()) continue;
     if (!whole) {
       missing.push_back(i);
@@ -57,7 +58,7 @@ absl::StatusOr<std::vector<std::optional<KeyIndex::Entry>>> Entries::Find(
   }
   if (missing.empty()) return found;
   ASSIGN_OR_RETURN(const auto values,
-                   store_->MultiGet(Family::kKeys, missing_keys));
+                   parts_.store->MultiGet(Family::kKeys, missing_keys));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::optional<EntryRecord> record = Decode(values[i]);
     if (record.has_value()) found[missing[i]] = ShortOf(*record);
@@ -68,7 +69,7 @@ absl::StatusOr<std::vector<std::optional<KeyIndex::Entry>>> Entries::Find(
 absl::StatusOr<std::optional<EntryRecord>> Entries::Explain(
     const BlockId& block) const {
   ASSIGN_OR_RETURN(const std::optional<std::string> value,
-                   store_->Get(Family::kKeys, EntryKey(block)));
+                   parts_.store->Get(Family::kKeys, EntryKey(block)));
   return Decode(value);
 }
 
@@ -83,25 +84,27 @@ absl::StatusOr<EntryBatch> Entries::Load(
     if (!batch.by_block_.try_emplace(block, number).second) continue;
     EntryBatch::Slot slot;
     slot.block = block;
-    if (const auto found = index_->Find(block); found.has_value()) {
+    if (const auto found = parts_.index->Find(block); found.has_value()) {
       slot.entry.emplace();
       slot.entry->sequence = found->sequence;
       slot.entry->clear_epoch = found->clear_epoch;
       slot.entry->locations.assign(found->locations.begin(),
                                    found->locations.end());
-    } else if (!index_->whole()) {
+    } else if (!parts_.index->whole()) {
       missing.push_back(number);
       missing_keys.push_back(EntryKey(block));
     }
+    if (slot.entry.has_value()) slot.before = BeforeOf(*slot.entry);
     batch.slots_.push_back(std::move(slot));
   }
   if (missing.empty()) return batch;
   ASSIGN_OR_RETURN(const auto values,
-                   store_->MultiGet(Family::kKeys, missing_keys));
+                   parts_.store->MultiGet(Family::kKeys, missing_keys));
   for (std::size_t i = 0; i < values.size(); ++i) {
     EntryBatch::Slot& slot = batch.slots_[missing[i]];
     slot.entry = Decode(values[i]);
     slot.place_known = true;
+    if (slot.entry.has_value()) slot.before = BeforeOf(*slot.entry);
   }
   return batch;
 }
@@ -117,7 +120,8 @@ absl::Status Entries::FillPlaces(EntryBatch* batch) const {
     }
   }
   if (slots.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const auto values, store_->MultiGet(Family::kKeys, keys));
+  ASSIGN_OR_RETURN(const auto values,
+                   parts_.store->MultiGet(Family::kKeys, keys));
   for (std::size_t i = 0; i < values.size(); ++i) {
     // What the index has is in the store, written there first; where that is
     // damaged the place is lost, and the copies are as good as before.
@@ -136,7 +140,7 @@ absl::Status Entries::Commit(EntryBatch batch, std::vector<Store::Write> with) {
   }
   std::uint64_t sequence = 0;
   if (new_entries > 0) {
-    ASSIGN_OR_RETURN(sequence, cluster_->TakeSequences(new_entries));
+    ASSIGN_OR_RETURN(sequence, parts_.cluster->TakeSequences(new_entries));
   }
   std::vector<Store::Write> writes = std::move(with);
   for (EntryBatch::Slot& slot : batch.slots()) {
@@ -149,40 +153,74 @@ absl::Status Entries::Commit(EntryBatch batch, std::vector<Store::Write> with) {
     if (lives) writes.back().value = Encode(*slot.entry);
   }
   if (writes.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(store_->Apply(writes, Store::Durability::kLogged));
+  RETURN_IF_ERROR(parts_.store->Apply(writes, Store::Durability::kLogged));
   for (const EntryBatch::Slot& slot : batch.slots()) {
     if (!slot.changed) continue;
-    if (slot.entry.has_value() && !slot.entry->locations.empty()) {
-      index_->Put(slot.block, *slot.entry);
+    absl::Span<const Location> now;
+    if (slot.entry.has_value()) now = slot.entry->locations;
+    if (!now.empty()) {
+      parts_.index->Put(slot.block, *slot.entry);
     } else {
-      index_->Erase(slot.block);
+      parts_.index->Erase(slot.block);
+    }
+    if (Passed(EntryKey(slot.block))) {
+      parts_.digests->Change(slot.block, slot.before, now);
     }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Entries::LoadStep(std::size_t budget) {
-  if (index_->whole()) return false;
+  if (loaded_) return false;
   std::size_t seen = 0;
-  std::string last;
-  RETURN_IF_ERROR(store_->Scan(
-      Family::kKeys, "", load_from_,
+  const std::string from = load_from_;
+  RETURN_IF_ERROR(parts_.store->Scan(
+      Family::kKeys, "", from,
       [&](std::string_view key, std::string_view value) {
         const std::optional<BlockId> block = DecodeEntryKey(key);
         const std::optional<EntryRecord> record = Decode(std::string(value));
         if (block.has_value() && record.has_value()) {
-          index_->PutIfAbsent(*block, *record);
+          parts_.index->PutIfAbsent(*block, *record);
+          parts_.digests->Change(*block, {}, record->locations);
         }
-        last.assign(key);
+        // The next possible key. Also if the scan ends with an error: what was
+        // counted is not counted again.
+        load_from_.assign(key);
+        load_from_.push_back('\0');
         return ++seen < budget;
       }));
-  if (seen < budget) {
-    index_->MarkWhole();
-    return false;
+  if (seen == budget) return true;
+  loaded_ = true;
+  parts_.index->MarkWhole();
+  return false;
+}
+
+absl::StatusOr<std::vector<BlockId>> Entries::BlocksOf(
+    const Run& run, absl::Span<const std::uint32_t> buckets) const {
+  CHECK(loaded_);
+  std::vector<BlockId> blocks;
+  for (const NamespaceId& name_space : parts_.digests->NamespacesOf(run)) {
+    for (const std::uint32_t bucket : buckets) {
+      std::string prefix(name_space.view());
+      prefix.push_back(static_cast<char>(bucket >> 8));
+      prefix.push_back(static_cast<char>(bucket));
+      RETURN_IF_ERROR(parts_.store->Scan(
+          Family::kKeys, prefix, "",
+          [&](std::string_view key, std::string_view value) {
+            const std::optional<BlockId> block = DecodeEntryKey(key);
+            const auto record = Decode(std::string(value));
+            if (!block.has_value() || !record.has_value()) return true;
+            const auto& all = record->locations;
+            if (std::any_of(all.begin(), all.end(), [&](const Location& one) {
+                  return one.run == run;
+                })) {
+              blocks.push_back(*block);
+            }
+            return true;
+          }));
+    }
   }
-  // The next possible key.
-  load_from_ = last + '\0';
-  return true;
+  return blocks;
 }
 
 absl::StatusOr<bool> Entries::Walk(
@@ -191,17 +229,17 @@ absl::StatusOr<bool> Entries::Walk(
     const {
   // Two kinds of cursor, told apart by their length: a walk that began over one
   // goes on over it, whatever becomes of the index meanwhile.
-  if (cursor->empty() && index_->whole()) cursor->assign(8, '\0');
+  if (cursor->empty() && parts_.index->whole()) cursor->assign(8, '\0');
   if (cursor->size() == 8) {
     std::uint64_t at = WireReader(*cursor).U64();
-    const bool more = index_->Walk(&at, budget, visit);
+    const bool more = parts_.index->Walk(&at, budget, visit);
     cursor->clear();
     WireWriter(cursor).U64(at);
     return more;
   }
   std::size_t seen = 0;
   std::string last;
-  RETURN_IF_ERROR(store_->Scan(
+  RETURN_IF_ERROR(parts_.store->Scan(
       Family::kKeys, "", *cursor,
       [&](std::string_view key, std::string_view value) {
         const std::optional<BlockId> block = DecodeEntryKey(key);

@@ -8,8 +8,13 @@
 // Writes go to the store first, then to the index: a reader may see an entry
 // that has just gone, never one that was not written.
 //
-// A damaged entry is none: nodes' inventories bring it back, and one bad value
-// must not stop a batch of 4,096.
+// A damaged entry is none: nodes' inventories and repairs bring it back, and
+// one bad value must not stop a batch of 4,096.
+//
+// It counts the copies of each run (run_digests.h, rule A5): Commit by what it
+// changes, and after a start the loader, entry by entry in the store's order.
+// An entry before the loader is counted when it gets there, as it is then, so
+// Commit counts only what the loader has passed. Once loaded() all is counted.
 //
 // Does not know: what an entry means, who may change it, what is stale.
 //
@@ -21,12 +26,15 @@
 #define FIRNKV_SERVER_CATALOG_ENTRIES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,6 +43,7 @@
 #include "proto/base/id.h"
 #include "server/catalog/cluster_state.h"
 #include "server/catalog/key_index.h"
+#include "server/catalog/run_digests.h"
 #include "server/catalog/store.h"
 #include "server/catalog/store_schema.h"
 
@@ -52,6 +61,8 @@ class EntryBatch {
     bool changed = false;
     // The entry comes (again) into being: it gets the next sequence.
     bool is_new = false;
+    // The locations with which it was loaded.
+    absl::InlinedVector<Location, 2> before;
   };
 
   // Null for a block that was not loaded.
@@ -69,7 +80,13 @@ class EntryBatch {
 class Entries {
  public:
   // All outlive the entries.
-  Entries(Store* store, ClusterState* cluster, KeyIndex* index);
+  struct Parts {
+    Store* store;
+    ClusterState* cluster;
+    KeyIndex* index;
+    RunDigests* digests;
+  };
+  explicit Entries(const Parts& parts) : parts_(parts) {}
 
   enum class Want { kLeadingRun, kEveryKey };
   // What is known of each key, in order; null: nothing. With kLeadingRun what
@@ -92,6 +109,15 @@ class Entries {
   // Puts about `budget` more entries of the store into the index; false once
   // there is nothing left to do.
   absl::StatusOr<bool> LoadStep(std::size_t budget);
+  // Every entry of the store has been read once: digests are whole. (The index
+  // need not be: its bound may have pushed entries out.)
+  bool loaded() const { return loaded_; }
+
+  // The blocks of which `run` has copies in these buckets (copy_digest.h), by
+  // one scan of the store for each bucket and each namespace in which the run
+  // has anything. Only once loaded().
+  absl::StatusOr<std::vector<BlockId>> BlocksOf(
+      const Run& run, absl::Span<const std::uint32_t> buckets) const;
 
   // Visits about `budget` entries from `*cursor` (empty: the first) on and
   // moves it; false once all have been visited.
@@ -100,7 +126,7 @@ class Entries {
       absl::FunctionRef<void(const BlockId&, const KeyIndex::Entry&)> visit)
       const;
 
-  const KeyIndex& index() const { return *index_; }
+  const KeyIndex& index() const { return *parts_.index; }
   // Values that failed their checksum.
   const Counter& damaged() const { return damaged_; }
 
@@ -109,11 +135,16 @@ class Entries {
       const std::optional<std::string>& value) const;
   absl::Status FillPlaces(EntryBatch* batch) const;
 
-  Store* const store_;
-  ClusterState* const cluster_;
-  KeyIndex* const index_;
-  // Where LoadStep goes on. Touched on the strand only.
+  // The loader has passed the entry with this key.
+  bool Passed(std::string_view key) const {
+    return loaded_ || key < load_from_;
+  }
+
+  const Parts parts_;
+  // Where LoadStep goes on, and whether it has come to the end. Touched on the
+  // strand only.
   std::string load_from_;
+  bool loaded_ = false;
   mutable Counter damaged_;
 };
 

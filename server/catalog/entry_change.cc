@@ -12,23 +12,32 @@ bool SamePlace(const Location& a, const Location& b) {
          a.tier == b.tier;
 }
 
+void DropIf(EntryBatch::Slot* slot,
+            absl::FunctionRef<bool(const Location&)> drop) {
+  std::vector<Location>& locations = slot->entry->locations;
+  const auto kept = std::remove_if(locations.begin(), locations.end(), drop);
+  if (kept == locations.end()) return;
+  locations.erase(kept, locations.end());
+  slot->changed = true;
+}
+
 }  // namespace
 
 void DropStale(EntryBatch::Slot* slot, ClearEpoch current,
                absl::FunctionRef<bool(const Run&)> is_stale) {
   if (!slot->entry.has_value()) return;
-  std::vector<Location>& locations = slot->entry->locations;
-  const std::size_t before = locations.size();
-  if (slot->entry->clear_epoch < current) {
-    locations.clear();
-  } else {
-    locations.erase(std::remove_if(locations.begin(), locations.end(),
-                                   [&](const Location& location) {
-                                     return is_stale(location.run);
-                                   }),
-                    locations.end());
-  }
-  if (locations.size() != before) slot->changed = true;
+  const bool cleared = slot->entry->clear_epoch < current;
+  DropIf(slot, [&](const Location& location) {
+    return cleared || is_stale(location.run);
+  });
+}
+
+void DropCopies(EntryBatch::Slot* slot, const Run& run,
+                absl::FunctionRef<bool(const Location&)> drop) {
+  if (!slot->entry.has_value()) return;
+  DropIf(slot, [&](const Location& location) {
+    return location.run == run && drop(location);
+  });
 }
 
 void Publish(EntryBatch::Slot* slot, const Location& location,
@@ -48,7 +57,7 @@ void Publish(EntryBatch::Slot* slot, const Location& location,
     entry.locations.push_back(location);
   } else {
     // Rule A2.
-    if (same->generation > location.generation) return;
+    if (same->generation > location.generation || *same == location) return;
     *same = location;
   }
   entry.place = place;

@@ -16,8 +16,13 @@ namespace firnkv {
 void DropStale(EntryBatch::Slot* slot, ClearEpoch current,
                absl::FunctionRef<bool(const Run&)> is_stale);
 
+// Drops those copies of `run` that `drop` says.
+void DropCopies(EntryBatch::Slot* slot, const Run& run,
+                absl::FunctionRef<bool(const Location&)> drop);
+
 // The copy is there. Never replaces a newer generation of the same (node,
-// epoch, tier). `slot` has been through DropStale.
+// epoch, tier), and changes nothing where exactly this copy is there already: a
+// generation has one place in one chain. `slot` has been through DropStale.
 void Publish(EntryBatch::Slot* slot, const Location& location,
              ClearEpoch clear_epoch, const ChainPlace& place);
 

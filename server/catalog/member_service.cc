@@ -1,8 +1,10 @@
 #include "server/catalog/member_service.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "proto/base/copy_digest.h"
 #include "proto/base/limits.h"
 #include "proto/base/request.h"
 #include "proto/base/status.h"
@@ -29,6 +31,16 @@ absl::Status CheckColumn(std::string_view column, int got, std::size_t wanted) {
   if (static_cast<std::size_t>(got) == wanted) return absl::OkStatus();
   return absl::InvalidArgumentError(
       StrCat(column, " has ", got, " entries instead of ", wanted));
+}
+
+absl::Status CheckGroups(const std::vector<std::uint32_t>& groups) {
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i] >= kCopyGroups || (i > 0 && groups[i] <= groups[i - 1])) {
+      return absl::InvalidArgumentError(
+          StrCat("groups rise, and are below ", kCopyGroups));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The columns of the entries of a batch.
@@ -88,6 +100,7 @@ absl::StatusOr<AnnouncedBatch> BatchOf(const v1::AnnounceRequest& request) {
     batch.namespaces.push_back({name_spaces[i], ClearEpoch{request.clear_epochs(
                                                     static_cast<int>(i))}});
   }
+  batch.buckets.assign(request.buckets().begin(), request.buckets().end());
   RETURN_IF_ERROR(TakeCopies(request, &batch));
   RETURN_IF_ERROR(CheckBatch(batch));
   return batch;
@@ -116,6 +129,7 @@ absl::StatusOr<v1::RegisterResponse> MemberService::Register(
                    parts_.membership->Register(boot));
   counters_.registrations.Add();
   if (registered.replaced) parts_.reaper->Wake();
+  if (registered.kept) counters_.kept_registrations.Add();
 
   v1::RegisterResponse response;
   response.set_registration(IdToProto(registered.registration));
@@ -123,6 +137,11 @@ absl::StatusOr<v1::RegisterResponse> MemberService::Register(
   ToProto(parts_.cluster->incarnation(), response.mutable_incarnation());
   ToProto(ours, response.mutable_handshake());
   response.set_namespace_cursor(registered.namespace_cursor);
+  response.set_kept(registered.kept);
+  if (registered.kept) {
+    response.set_kept_registration(IdToProto(registered.kept_registration));
+    response.set_kept_applied(registered.kept_applied);
+  }
   return response;
 }
 
@@ -136,7 +155,12 @@ absl::StatusOr<v1::KeepAliveResponse> MemberService::KeepAlive(
       beat.registration,
       IdFromProto<RegistrationId>("registration", request.registration()));
   beat.applied = request.applied();
-  beat.namespace_cursor = request.namespace_cursor();
+  // What it has confirmed of another state than ours is nothing here.
+  if (parts_.cluster->CheckCursor(request.namespace_cursor())) {
+    beat.namespace_cursor = request.namespace_cursor();
+    beat.drained_cursor =
+        std::min(request.drained_cursor(), request.namespace_cursor());
+  }
   beat.dram_bytes = request.dram_bytes();
   beat.dram_used_bytes = request.dram_used_bytes();
   beat.blocks = request.blocks();
@@ -177,6 +201,7 @@ absl::StatusOr<v1::AnnounceResponse> MemberService::Announce(
   counters_.batches.Add();
   counters_.entries.Add(batch.copies.size());
   counters_.refused_entries.Add(applied->refused.size());
+  counters_.repaired_buckets.Add(batch.buckets.size());
   if (applied->inventory_ended) {
     counters_.inventories.Add();
     parts_.reaper->Wake();
@@ -188,6 +213,64 @@ absl::StatusOr<v1::AnnounceResponse> MemberService::Announce(
     response.mutable_refused_outcomes()->push_back(
         static_cast<char>(refused.outcome));
   }
+  return response;
+}
+
+absl::StatusOr<v1::CompareDigestsResponse> MemberService::CompareDigests(
+    const TokenClaims& caller, const v1::CompareDigestsRequest& request) {
+  RETURN_IF_ERROR(Require(caller, {Role::kNode}));
+  ASSIGN_OR_RETURN(const auto node,
+                   IdFromProto<NodeId>("node", request.node()));
+  const NodeEpoch epoch{request.epoch()};
+  ASSIGN_OR_RETURN(
+      const auto registration,
+      IdFromProto<RegistrationId>("registration", request.registration()));
+  const std::vector<std::uint32_t> groups(request.groups().begin(),
+                                          request.groups().end());
+  RETURN_IF_ERROR(CheckGroups(groups));
+  RETURN_IF_ERROR(CheckColumn(
+      "digests", request.digests_size(),
+      groups.empty() ? kCopyGroups : groups.size() * kBucketsAGroup));
+  ASSIGN_OR_RETURN(
+      const AppliedRecord applied,
+      parts_.membership->CheckAnnouncer(node, epoch, registration));
+
+  v1::CompareDigestsResponse response;
+  response.set_applied(applied.applied);
+  if (applied.applied != request.number()) return response;
+  if (applied.inventory != InventoryState::kComplete) {
+    return absl::FailedPreconditionError(
+        "digests are compared after the inventory's end");
+  }
+  if (!parts_.entries->loaded() || parts_.reaper->owes_cleared()) {
+    response.set_loading(true);
+    return response;
+  }
+  counters_.compares.Add();
+  static const BucketSums kNothing;
+  const BucketSums* ours = parts_.digests->Find(
+      {.node = node, .epoch = epoch, .serial = applied.serial});
+  if (ours == nullptr) ours = &kNothing;
+  int at = 0;
+  if (groups.empty()) {
+    for (std::uint32_t group = 0; group < kCopyGroups; ++group) {
+      if (ours->Group(group) != request.digests(at++)) {
+        response.add_different(group);
+      }
+    }
+    return response;
+  }
+  for (const std::uint32_t group : groups) {
+    for (std::uint32_t i = 0; i < kBucketsAGroup; ++i) {
+      const auto bucket =
+          static_cast<std::uint32_t>(group * kBucketsAGroup + i);
+      if (ours->Bucket(bucket) != request.digests(at++)) {
+        response.add_different(bucket);
+      }
+    }
+  }
+  counters_.different_buckets.Add(
+      static_cast<std::uint64_t>(response.different_size()));
   return response;
 }
 

@@ -1,7 +1,13 @@
-// The nodes' part of CatalogService: Register, KeepAlive, Announce, as messages
-// in and messages out around membership.h, announcements.h and removals.h.
+// The nodes' part of CatalogService: Register, KeepAlive, Announce,
+// CompareDigests, as messages in and messages out around membership.h,
+// announcements.h, run_digests.h and removals.h.
 //
-// Threading. Register and Announce: on the strand. KeepAlive: any thread.
+// Digests (rule A5) are compared on the strand, so no batch comes between the
+// look at the applied number and the look at the sums. They are not compared
+// while the catalog has more than counts: before it has read its store, and
+// until the reaper has removed what a clear left, which nodes no longer have.
+//
+// Threading. KeepAlive: any thread. The rest: on the strand.
 
 #ifndef FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
 #define FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
@@ -13,16 +19,20 @@
 #include "proto/base/token.h"
 #include "server/catalog/announcements.h"
 #include "server/catalog/cluster_state.h"
+#include "server/catalog/entries.h"
 #include "server/catalog/membership.h"
 #include "server/catalog/reaper.h"
 #include "server/catalog/registry.h"
 #include "server/catalog/removals.h"
+#include "server/catalog/run_digests.h"
 
 namespace firnkv {
 
 namespace v1 {
 class AnnounceRequest;
 class AnnounceResponse;
+class CompareDigestsRequest;
+class CompareDigestsResponse;
 class KeepAliveRequest;
 class KeepAliveResponse;
 class RegisterRequest;
@@ -42,6 +52,8 @@ class MemberService {
     Registry* registry;
     Membership* membership;
     Announcements* announcements;
+    Entries* entries;
+    RunDigests* digests;
     Removals* removals;
     Reaper* reaper;
   };
@@ -53,6 +65,8 @@ class MemberService {
       const TokenClaims& caller, const v1::KeepAliveRequest& request);
   absl::StatusOr<v1::AnnounceResponse> Announce(
       const TokenClaims& caller, const v1::AnnounceRequest& request);
+  absl::StatusOr<v1::CompareDigestsResponse> CompareDigests(
+      const TokenClaims& caller, const v1::CompareDigestsRequest& request);
 
   struct Counters {
     Counter batches;
@@ -60,7 +74,11 @@ class MemberService {
     Counter refused_batches;
     Counter refused_entries;
     Counter registrations;
+    Counter kept_registrations;
     Counter inventories;
+    Counter repaired_buckets;
+    Counter compares;
+    Counter different_buckets;
   };
   const Counters& counters() const { return counters_; }
 

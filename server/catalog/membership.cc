@@ -125,6 +125,7 @@ absl::Status Membership::KeepAlive(const Beat& beat) {
   node->lease_ends = now + options_.lease;
   node->last_seen = now;
   node->namespace_cursor = beat.namespace_cursor;
+  node->drained_cursor = beat.drained_cursor;
   node->dram_bytes = beat.dram_bytes;
   node->dram_used_bytes = beat.dram_used_bytes;
   node->blocks = beat.blocks;
@@ -170,6 +171,7 @@ Membership::Row Membership::RowOf(const NodeState& node, BootTime now) const {
   row.applied = node.applied;
   row.version = node.record.version;
   row.namespace_cursor = node.namespace_cursor;
+  row.drained_cursor = node.drained_cursor;
   row.dram_bytes = node.dram_bytes;
   row.dram_used_bytes = node.dram_used_bytes;
   row.blocks = node.blocks;
@@ -246,26 +248,48 @@ absl::StatusOr<Membership::NodeState> Membership::Admit(const Boot& boot,
         next.record.superseded.erase(next.record.superseded.begin());
       }
       next.namespace_cursor = boot.namespace_cursor;
+      next.drained_cursor = boot.namespace_cursor;
     }
   }
-  if (it == nodes_.end()) next.namespace_cursor = boot.namespace_cursor;
+  if (it == nodes_.end()) {
+    next.namespace_cursor = boot.namespace_cursor;
+    next.drained_cursor = boot.namespace_cursor;
+  }
   next.record.address = address;
   next.record.registration = RegistrationId::Make(parts_.random);
   next.record.version = boot.version;
   next.record.registered_unix_seconds =
       absl::ToUnixSeconds(parts_.clock->WallNow());
   next.dram_bytes = boot.dram_bytes;
-  // What an earlier registration of this run named counts until a new
-  // inventory has ended.
-  next.applied.registration = next.record.registration;
-  next.applied.applied = 0;
-  next.applied.inventory = InventoryState::kNeeded;
-  next.applied.refused.clear();
-  if (next.applied.least_serial == kNoSerial) {
-    // Reaped, and back: what it had stays gone, what it names next counts.
-    next.applied.least_serial = next.applied.serial + 1;
-  }
+  next.applied = Renewed(next.applied, next.record.registration);
   next.life = NodeLife::kAlive;
+  return next;
+}
+
+// What an earlier registration of a run had applied, as a new one begins.
+AppliedRecord Membership::Renewed(const AppliedRecord& before,
+                                  RegistrationId registration) {
+  AppliedRecord next = before;
+  next.registration = registration;
+  next.applied = 0;
+  next.refused.clear();
+  // Nobody may have heard of a registration without batches: then the one
+  // before it is still what the node knows.
+  if (before.applied != 0) {
+    next.kept_registration = before.registration;
+    next.kept_applied = before.applied;
+  }
+  if (before.inventory == InventoryState::kComplete && next.kept_applied != 0) {
+    return next;
+  }
+  // What it named counts until a new inventory has ended.
+  next.inventory = InventoryState::kNeeded;
+  next.kept_registration = RegistrationId{};
+  next.kept_applied = 0;
+  if (before.least_serial == kNoSerial) {
+    // Reaped, and back: what it had stays gone, what it names next counts.
+    next.least_serial = before.serial + 1;
+  }
   return next;
 }
 
@@ -314,6 +338,9 @@ absl::StatusOr<Membership::Registered> Membership::Register(const Boot& boot) {
 
   registered.registration = next.record.registration;
   registered.namespace_cursor = next.namespace_cursor;
+  registered.kept = next.applied.inventory == InventoryState::kComplete;
+  registered.kept_registration = next.applied.kept_registration;
+  registered.kept_applied = next.applied.kept_applied;
   MutexLock lock(&mutex_);
   const BootTime now = parts_.clock->Now();
   next.lease_ends = now + options_.lease;
@@ -366,6 +393,8 @@ absl::StatusOr<bool> Membership::Reap(const Overdue& overdue) {
   applied.inventory = InventoryState::kNeeded;
   applied.least_serial = kNoSerial;
   applied.refused.clear();
+  applied.kept_registration = RegistrationId{};
+  applied.kept_applied = 0;
   RETURN_IF_ERROR(parts_.store->Apply({WriteOf(overdue.node, applied)},
                                       Store::Durability::kLogged));
   MutexLock lock(&mutex_);

@@ -89,6 +89,12 @@ class Membership {
     std::uint64_t namespace_cursor = 0;
     // Another run of the node was there: its entries are stale now.
     bool replaced = false;
+    // This run was a member before, with an inventory that had ended and was
+    // not reaped: its entries count as before, and batches go on behind
+    // `kept_applied`, the last that the store has of `kept_registration`.
+    bool kept = false;
+    RegistrationId kept_registration;
+    std::uint64_t kept_applied = 0;
   };
 
   struct Beat {
@@ -99,6 +105,8 @@ class Membership {
     std::uint64_t applied = 0;
     // Changes of namespaces up to here have reached the node.
     std::uint64_t namespace_cursor = 0;
+    // And up to here no read goes on there that was granted before (rule C4).
+    std::uint64_t drained_cursor = 0;
     std::uint64_t dram_bytes = 0;
     std::uint64_t dram_used_bytes = 0;
     std::uint64_t blocks = 0;
@@ -112,6 +120,7 @@ class Membership {
     AppliedRecord applied;
     std::string version;
     std::uint64_t namespace_cursor = 0;
+    std::uint64_t drained_cursor = 0;
     std::uint64_t dram_bytes = 0;
     std::uint64_t dram_used_bytes = 0;
     std::uint64_t blocks = 0;
@@ -153,7 +162,8 @@ class Membership {
   std::vector<Overdue> Tick() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- On the strand.
-  // Rules A1 and A6: synced. ALREADY_EXISTS while the lease of another run
+  // Rules A1 and A6: synced; one write, however many entries the node has.
+  // ALREADY_EXISTS while the lease of another run
   // runs that `boot` does not name as its predecessor; ABORTED where this run
   // was superseded itself; RESOURCE_EXHAUSTED where there are too many nodes.
   absl::StatusOr<Registered> Register(const Boot& boot)
@@ -185,6 +195,7 @@ class Membership {
     BootTime lease_ends;
     BootTime last_seen;
     std::uint64_t namespace_cursor = 0;
+    std::uint64_t drained_cursor = 0;
     std::uint64_t dram_bytes = 0;
     std::uint64_t dram_used_bytes = 0;
     std::uint64_t blocks = 0;
@@ -206,6 +217,8 @@ class Membership {
   // The state of a node as `boot` leaves it, or why it may not.
   absl::StatusOr<NodeState> Admit(const Boot& boot, BootTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static AppliedRecord Renewed(const AppliedRecord& before,
+                               RegistrationId registration);
   // A reaped node to be forgotten for a new one; null where there is none.
   std::optional<NodeId> Forgettable() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

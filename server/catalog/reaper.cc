@@ -94,6 +94,11 @@ void Reaper::Wake() {
   PassLater();
 }
 
+void Reaper::WakeForClear() {
+  ++clears_;
+  Wake();
+}
+
 void Reaper::PassLater() {
   parts_.executor->PostAt(parts_.executor->clock()->Now() + options_.pause,
                           scope_.Wrap([this] {
@@ -105,6 +110,8 @@ void Reaper::PassLater() {
 
 void Reaper::PassStep() {
   if (cursor_.empty()) {
+    pass_clears_ = clears_;
+    parts_.digests->DropStale();
     MutexLock lock(&mutex_);
     again_ = false;
   }
@@ -119,6 +126,7 @@ void Reaper::PassStep() {
 
 void Reaper::EndPass() {
   cursor_.clear();
+  reaped_clears_ = pass_clears_;
   {
     MutexLock lock(&mutex_);
     passing_ = again_;

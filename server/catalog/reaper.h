@@ -7,10 +7,13 @@
 // them, and another one if something was cleared or replaced meanwhile. Each
 // step judges anew (rule A3): entries of a node that came back meanwhile stay.
 //
+// Each pass first drops the digests of runs that are stale.
+//
 // It is also who looks at the membership's clock: notices stalls and expiry,
 // and ends the grace of nodes that stay away.
 //
-// Threading. Start, Wake, Stop: any thread; the rest are its own tasks.
+// Threading. Start, Wake, Stop: any thread; WakeForClear, owes_cleared: on the
+// strand; the rest are its own tasks.
 
 #ifndef FIRNKV_SERVER_CATALOG_REAPER_H_
 #define FIRNKV_SERVER_CATALOG_REAPER_H_
@@ -26,6 +29,7 @@
 #include "server/catalog/entries.h"
 #include "server/catalog/membership.h"
 #include "server/catalog/registry.h"
+#include "server/catalog/run_digests.h"
 #include "server/catalog/strand.h"
 
 namespace firnkv {
@@ -47,6 +51,7 @@ class Reaper {
     Registry* registry;
     Membership* membership;
     Entries* entries;
+    RunDigests* digests;
   };
   Reaper(const Options& options, const Parts& parts);
   ~Reaper();  // Stop().
@@ -55,6 +60,11 @@ class Reaper {
   void Start();
   // Something ceased to count: a pass over everything follows.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
+  // On the strand. As Wake, for a clear.
+  void WakeForClear() ABSL_LOCKS_EXCLUDED(mutex_);
+  // On the strand. There may be entries that were cleared: of this run of the
+  // catalog or, until the first pass after the load is over, of an earlier one.
+  bool owes_cleared() const { return reaped_clears_ != clears_; }
   void Stop();
 
   const Counter& reaped() const { return reaped_; }
@@ -72,8 +82,13 @@ class Reaper {
 
   const Options options_;
   const Parts parts_;
-  // Where the pass goes on. Touched on the strand only.
+  // Where the pass goes on. Touched on the strand only, as are the next three:
+  // clears there were, when the present pass began, and when the last pass
+  // that is over did.
   std::string cursor_;
+  std::uint64_t clears_ = 1;
+  std::uint64_t pass_clears_ = 0;
+  std::uint64_t reaped_clears_ = 0;
   Counter reaped_;
 
   Mutex mutex_;

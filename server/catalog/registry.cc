@@ -205,6 +205,25 @@ std::optional<NamespaceRecord> Registry::FindNamespace(
   return WithTenantName(namespaces_.at(it->second[index]));
 }
 
+absl::StatusOr<std::vector<NamespaceRecord>> Registry::Versions(
+    TenantId tenant, std::string_view name, std::uint32_t version) const {
+  std::vector<NamespaceRecord> records;
+  MutexLock lock(&mutex_);
+  const auto it = names_.find({tenant, std::string(name)});
+  if (it == names_.end() || version > it->second.size()) {
+    return absl::NotFoundError(
+        version == 0 ? StrCat("there is no namespace \"", name, "\"")
+                     : StrCat("there is no version ", version,
+                              " of namespace \"", name, "\""));
+  }
+  for (const NamespaceId& id : it->second) {
+    const NamespaceRecord& record = namespaces_.at(id);
+    if (version != 0 && record.facts.version != version) continue;
+    records.push_back(WithTenantName(record));
+  }
+  return records;
+}
+
 std::vector<NamespaceRecord> Registry::ListNamespaces(
     const TenantId* tenant) const {
   std::vector<NamespaceRecord> records;
@@ -373,28 +392,16 @@ absl::StatusOr<Registry::Opened> Registry::OpenOrCreate(const Wanted& wanted) {
 
 absl::StatusOr<std::vector<NamespaceRecord>> Registry::Clear(
     TenantId tenant, std::string_view name, std::uint32_t version) {
+  ASSIGN_OR_RETURN(std::vector<NamespaceRecord> records,
+                   Versions(tenant, name, version));
   ClusterRecord next = parts_.cluster->NextAdministrative();
-  std::vector<NamespaceRecord> records;
-  {
-    MutexLock lock(&mutex_);
-    const auto it = names_.find({tenant, std::string(name)});
-    if (it == names_.end() || version > it->second.size()) {
-      return absl::NotFoundError(
-          version == 0 ? StrCat("there is no namespace \"", name, "\"")
-                       : StrCat("there is no version ", version,
-                                " of namespace \"", name, "\""));
+  for (NamespaceRecord& record : records) {
+    ClearEpoch& epoch = record.facts.clear_epoch;
+    if (epoch >= KeyIndex::kLastClearEpoch) {
+      return absl::ResourceExhaustedError("no clear epoch is left");
     }
-    for (const NamespaceId id : it->second) {
-      NamespaceRecord record = WithTenantName(namespaces_.at(id));
-      if (version != 0 && record.facts.version != version) continue;
-      if (record.facts.clear_epoch >= KeyIndex::kLastClearEpoch) {
-        return absl::ResourceExhaustedError("no clear epoch is left");
-      }
-      record.facts.clear_epoch =
-          ClearEpoch{static_cast<std::uint64_t>(record.facts.clear_epoch) + 1};
-      record.changed_at = ++next.last_change;
-      records.push_back(std::move(record));
-    }
+    epoch = ClearEpoch{static_cast<std::uint64_t>(epoch) + 1};
+    record.changed_at = ++next.last_change;
   }
   RETURN_IF_ERROR(Commit(next, records));
   return records;
@@ -453,6 +460,10 @@ absl::Status Registry::Restore(const BackupState& backup) {
 
 absl::StatusOr<std::uint64_t> Registry::AcceptRestore() {
   ClusterRecord next = parts_.cluster->NextIncarnation({});
+  // Every clear took a change number, so no namespace has missed more clears
+  // than numbers were reported of which we know nothing.
+  const std::uint64_t lost = next.last_change - parts_.cluster->last_change();
+  const std::uint64_t margin = std::max(kRestoreMargin, lost + 1);
   std::vector<NamespaceRecord> records;
   {
     MutexLock lock(&mutex_);
@@ -462,9 +473,8 @@ absl::StatusOr<std::uint64_t> Registry::AcceptRestore() {
       ClearEpoch& epoch = record.facts.clear_epoch;
       if (reported != reported_.end())
         epoch = std::max(epoch, reported->second);
-      epoch = std::min(
-          ClearEpoch{static_cast<std::uint64_t>(epoch) + kRestoreMargin},
-          KeyIndex::kLastClearEpoch);
+      epoch = std::min(ClearEpoch{static_cast<std::uint64_t>(epoch) + margin},
+                       KeyIndex::kLastClearEpoch);
       record.changed_at = ++next.last_change;
       records.push_back(std::move(record));
     }

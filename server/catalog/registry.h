@@ -106,6 +106,10 @@ class Registry {
                                                std::string_view name,
                                                std::uint32_t version) const
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // One version of a name, or all of them where it is 0. NOT_FOUND.
+  absl::StatusOr<std::vector<NamespaceRecord>> Versions(
+      TenantId tenant, std::string_view name, std::uint32_t version) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // By tenant, name and version; of all tenants where `tenant` is null.
   std::vector<NamespaceRecord> ListNamespaces(const TenantId* tenant) const
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -153,7 +157,9 @@ class Registry {
   absl::Status Restore(const BackupState& backup) ABSL_LOCKS_EXCLUDED(mutex_);
   // Rule A9: a new incarnation above all that were reported, and all clear
   // epochs above all that were reported, by a margin for clears of which nobody
-  // told us. How many namespaces were raised.
+  // told us: nodes that refuse this catalog say how far it is behind
+  // (ClusterState::CheckCursor), not which namespaces were cleared. How many
+  // namespaces were raised.
   absl::StatusOr<std::uint64_t> AcceptRestore() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -261,6 +261,8 @@ std::string Encode(const AppliedRecord& record) {
     out.U32(refused.index);
     out.U8(static_cast<std::uint8_t>(refused.outcome));
   }
+  out.Id(record.kept_registration);
+  out.U64(record.kept_applied);
   return out.Seal();
 }
 
@@ -289,6 +291,8 @@ absl::StatusOr<AppliedRecord> DecodeApplied(std::string_view value) {
     entry.outcome = *outcome;
     record.refused.push_back(entry);
   }
+  record.kept_registration = in.TakeId<RegistrationId>();
+  record.kept_applied = in.U64();
   if (!in.AtEnd()) return Damaged("applied", "wrong length");
   return record;
 }

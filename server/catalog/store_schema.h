@@ -115,6 +115,10 @@ struct AppliedRecord {
   // What the last applied batch's answer refused, so that a repeated batch gets
   // the same answer.
   std::vector<RefusedEntry> refused;
+  // Of a registration that kept what the run had announced, until its first
+  // batch: the registration before it that had batches, and the last of them.
+  RegistrationId kept_registration;
+  std::uint64_t kept_applied = 0;
   friend bool operator==(const AppliedRecord&, const AppliedRecord&) = default;
 };
 

@@ -95,7 +95,9 @@ def applied():
         + u64(30)
         + u16(2)
         + (u32(5) + u8(18))  # Entry 5: cleared.
-        + (u32(9) + u8(6)),  # Entry 9: denied.
+        + (u32(9) + u8(6))  # Entry 9: denied.
+        + counting(0xC8, 16)  # The registration before that was kept.
+        + u64(39),
     )
 
 

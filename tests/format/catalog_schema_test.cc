@@ -82,6 +82,8 @@ AppliedRecord AnApplied() {
   record.serial = 30;
   record.least_serial = 30;
   record.refused = {{5, Outcome::kCleared}, {9, Outcome::kDenied}};
+  record.kept_registration = Counting<RegistrationId>(0xc8);
+  record.kept_applied = 39;
   return record;
 }
 

@@ -1,6 +1,8 @@
 // Random announcements of three nodes, with lost answers, repeated and skipped
-// batches, restarts, inventories, clears and power cuts, against a reference
-// that keeps nothing but what the rules say. The seed is printed on failure.
+// batches, restarts, inventories, leases and graces that end, registrations
+// that are kept, comparisons and repairs, clears and power cuts, against a
+// reference that keeps nothing but what the rules say. The seed is printed on
+// failure.
 
 #include <map>
 #include <set>
@@ -40,7 +42,9 @@ class AnnouncementsModelTest : public CatalogFixture,
     std::map<std::pair<int, std::uint64_t>,
              std::pair<std::uint64_t, ClearEpoch>>
         copies;
+    // In order; the first `sent` of them are a batch without an answer.
     std::vector<Event> events;
+    std::size_t sent = 0;
   };
 
   std::uint64_t Below(std::uint64_t bound) { return dice_.Below(bound); }
@@ -88,14 +92,54 @@ class AnnouncementsModelTest : public CatalogFixture,
     node->events.push_back({ns, epoch, {nullptr, key, node->generation}});
   }
 
-  // Registers, and sends the whole truth.
+  // What the node has of the present clear epochs, where `wanted` says so.
+  std::vector<Said> Truth(const ModelNode& node,
+                          const std::set<std::uint32_t>* wanted = nullptr) {
+    std::vector<Said> truth;
+    for (const auto& [at, copy] : node.copies) {
+      if (copy.second != Current(at.first)) continue;
+      if (wanted != nullptr && !wanted->contains(CopyBucket(Key(at.second)))) {
+        continue;
+      }
+      now_[at.first] = Facts(at.first, copy.second);
+      truth.push_back({&now_[at.first], at.second, copy.first});
+    }
+    return truth;
+  }
+  BucketSums TruthSums(const ModelNode& node) {
+    BucketSums sums;
+    for (const Said& one : Truth(node)) {
+      sums.Add({.name_space = one.name_space->name_space, .key = Key(one.key)},
+               one.tier, Generation{one.generation});
+    }
+    return sums;
+  }
+
+  // Registers, and tells the catalog what it does not have. False: it has to be
+  // done again.
   bool Reregister(ModelNode* node, bool finish) {
+    node->registered = false;
     const auto member =
         TryRegister(node->number, node->epoch, node->registered_epoch);
     if (!member.ok()) return false;
-    node->member = *member;
     node->registered_epoch = node->epoch;
-    node->registered = false;
+    // The answer may be lost.
+    if (!finish && Below(4) == 0) return false;
+    const Member before = node->member;
+    node->member = *member;
+    node->sent = 0;
+    if (!member->kept) return Inventory(node, finish);
+    ++kept_;
+    // Rule A1: up to what is there. The node knows whether that is all.
+    const bool lost = member->kept_registration != before.registration ||
+                      member->kept_applied < before.number;
+    node->registered = true;
+    if (!SendEvents(node) || !lost) return node->registered;
+    ++losses_;
+    return Mend(node);
+  }
+
+  bool Inventory(ModelNode* node, bool finish) {
     if (!Send(&node->member, BatchKind::kInventoryBegin, {}).ok()) return false;
     for (const auto& [at, copy] : node->copies) {
       const NamespaceFacts facts = Facts(at.first, copy.second);
@@ -112,43 +156,94 @@ class AnnouncementsModelTest : public CatalogFixture,
     return true;
   }
 
-  // Sends what has happened. The answer may be lost, the batch come twice.
+  // Rule A5: compares, and repairs what differs.
+  bool Mend(ModelNode* node) {
+    LoadIndex();
+    const BucketSums ours = TruthSums(*node);
+    const BucketSums theirs = Digests(node->member);
+    std::set<std::uint32_t> different;
+    for (std::uint64_t key = 0; key < kKeys; ++key) {
+      const std::uint32_t bucket = CopyBucket(Key(key));
+      if (ours.Bucket(bucket) != theirs.Bucket(bucket)) {
+        different.insert(bucket);
+      }
+    }
+    if (different.empty()) return true;
+    ++repairs_;
+    const auto applied =
+        Send(&node->member, BatchKind::kRepair, Truth(*node, &different),
+             {different.begin(), different.end()});
+    // The lease is over, or batches were lost.
+    if (!applied.ok()) {
+      node->registered = false;
+      return false;
+    }
+    EXPECT_EQ(Digests(node->member), TruthSums(*node));
+    return true;
+  }
+
+  // Sends what has happened, first again what had no answer. False: the
+  // registration is over.
+  bool SendEvents(ModelNode* node) {
+    while (!node->events.empty()) {
+      const std::size_t count =
+          node->sent == 0 ? node->events.size() : node->sent;
+      std::vector<NamespaceFacts> facts;
+      std::vector<Said> said;
+      facts.reserve(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        const Event& event = node->events[i];
+        facts.push_back(Facts(event.name_space, event.clear_epoch));
+        said.push_back(event.said);
+        said.back().name_space = &facts.back();
+      }
+      Member before = node->member;
+      if (!Send(&node->member, said).ok()) {
+        node->registered = false;
+        return false;
+      }
+      if (Below(3) == 0) {
+        const auto again = Send(&before, said);
+        EXPECT_OK(again);
+        EXPECT_EQ(before.number, node->member.number);
+      }
+      if (Below(6) == 0) {
+        // A number that does not follow is refused, and changes nothing.
+        Member skipped = node->member;
+        skipped.number += 1 + Below(3);
+        EXPECT_FALSE(Send(&skipped, said).ok());
+      }
+      node->events.erase(
+          node->events.begin(),
+          node->events.begin() + static_cast<std::ptrdiff_t>(count));
+      node->sent = 0;
+    }
+    return true;
+  }
+
   void Announce(ModelNode* node) {
     if (!node->registered) {
       Reregister(node, /*finish=*/false);
-      return;
+    } else if (!node->events.empty() && Below(5) == 0) {
+      LoseAnswer(node);
+    } else if (SendEvents(node) && Below(8) == 0) {
+      Mend(node);
     }
-    if (node->events.empty()) return;
-    std::vector<NamespaceFacts> facts;
-    std::vector<Said> said;
-    for (const Event& event : node->events) {
-      facts.push_back(Facts(event.name_space, event.clear_epoch));
-      said.push_back(event.said);
-    }
-    for (std::size_t i = 0; i < said.size(); ++i) {
-      said[i].name_space = &facts[i];
-    }
-    Member before = node->member;
-    if (!Send(&node->member, said).ok()) {
-      node->registered = false;
-      return;
-    }
-    if (Below(3) == 0) {
-      const auto again = Send(&before, said);
-      EXPECT_OK(again);
-      EXPECT_EQ(before.number, node->member.number);
-    }
-    if (Below(6) == 0) {
-      // A number that does not follow is refused, and changes nothing.
-      Member skipped = node->member;
-      skipped.number += 1 + Below(3);
-      EXPECT_FALSE(Send(&skipped, said).ok());
-    }
-    node->events.clear();
+  }
+
+  // A batch is applied, and the node does not learn of it.
+  void LoseAnswer(ModelNode* node) {
+    if (node->sent != 0) return;
+    const Member before = node->member;
+    std::vector<Event> all = node->events;
+    if (!SendEvents(node)) return;
+    node->member = before;
+    node->events = std::move(all);
+    node->sent = node->events.size();
   }
 
   void Fault() {
-    switch (Below(5)) {
+    switch (Below(7)) {
       case 0:
         Restart();
         break;
@@ -162,6 +257,7 @@ class AnnouncementsModelTest : public CatalogFixture,
         node.epoch += 1;
         node.copies.clear();
         node.events.clear();
+        node.sent = 0;
         node.registered = false;
         break;
       }
@@ -171,6 +267,18 @@ class AnnouncementsModelTest : public CatalogFixture,
       case 4:
         if (Below(2) == 0) LoadIndex();
         ReapSome();
+        break;
+      case 5:
+        // Everybody's lease ends, nobody's grace.
+        Pass(life_->membership.lease() + absl::Minutes(1));
+        break;
+      case 6:
+        // And the grace; one may come back before its turn.
+        Pass(life_->membership.lease() + absl::Minutes(15));
+        if (Below(2) == 0) Reregister(&nodes_[Below(kNodes)], false);
+        for (const Membership::Overdue& one : overdue_) {
+          ASSERT_OK(life_->membership.Reap(one));
+        }
         break;
     }
   }
@@ -215,14 +323,26 @@ class AnnouncementsModelTest : public CatalogFixture,
         ASSERT_EQ(told, truth) << "namespace " << ns << ", key " << key;
       }
     }
+    // Rule A5: and once what was cleared is gone, it has counted right.
+    LoadIndex();
+    ReapSome();
+    life_->digests.DropStale();
+    for (const ModelNode& node : nodes_) {
+      ASSERT_EQ(Digests(node.member), TruthSums(node)) << int{node.number};
+    }
   }
 
   SeededRandom dice_{static_cast<std::uint64_t>(GetParam())};
   std::vector<NamespaceFacts> namespaces_;
+  // What Truth's answers point to.
+  std::map<int, NamespaceFacts> now_;
   std::vector<ModelNode> nodes_;
+  int kept_ = 0;
+  int losses_ = 0;
+  int repairs_ = 0;
 };
 
-// Rules A1, A2, A3, A4, C1, C2.
+// Rules A1, A2, A3, A4, A5, C1, C2.
 TEST_P(AnnouncementsModelTest, AfterQuietCatalogAndNodesAgree) {
   Begin();
   for (int step = 0; step < 400; ++step) {
@@ -236,18 +356,17 @@ TEST_P(AnnouncementsModelTest, AfterQuietCatalogAndNodesAgree) {
     }
     if (step % 100 != 99) continue;
     for (ModelNode& one : nodes_) {
-      if (!one.registered || !KeepAlive(one.member).ok()) {
-        one.registered = false;
+      if (!one.registered || !KeepAlive(one.member).ok() || !SendEvents(&one)) {
         ASSERT_TRUE(Reregister(&one, /*finish=*/true));
       }
-      Announce(&one);
-      if (!one.registered) {
-        ASSERT_TRUE(Reregister(&one, /*finish=*/true));
-      }
+      ASSERT_TRUE(SendEvents(&one));
     }
     ExpectAgreement();
     if (HasFatalFailure()) return;
   }
+  RecordProperty("kept", kept_);
+  RecordProperty("losses", losses_);
+  RecordProperty("repairs", repairs_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AnnouncementsModelTest, testing::Range(1, 101));

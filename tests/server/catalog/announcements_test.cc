@@ -239,7 +239,7 @@ TEST_F(AnnouncementsTest, AnInventoryRemovesNothingOfAnotherNode) {
 
 // Rule A4.
 TEST_F(AnnouncementsTest, EventsWaitForTheInventorysEnd) {
-  node_ = Register(1, 100);
+  node_ = Register(1, 101, /*predecessor=*/100);
   EXPECT_THAT(Send(&node_, {{&ns_, 1, 5}}),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   ASSERT_OK(Send(&node_, BatchKind::kInventoryBegin, {}));

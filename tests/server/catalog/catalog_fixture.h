@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "proto/base/contract.h"
+#include "proto/base/copy_digest.h"
 #include "proto/base/random.h"
 #include "server/catalog/announcements.h"
 #include "server/catalog/cluster_state.h"
@@ -22,6 +24,7 @@
 #include "server/catalog/membership.h"
 #include "server/catalog/registry.h"
 #include "server/catalog/removals.h"
+#include "server/catalog/run_digests.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/matchers.h"
 #include "tests/support/sim_store.h"
@@ -75,8 +78,9 @@ struct CatalogLife {
       : cluster(store, random),
         registry({}, {store, &cluster, clock, random}),
         membership({}, {store, clock, random}),
+        digests(&membership),
         index(max_index_entries),
-        entries(store, &cluster, &index),
+        entries({store, &cluster, &index, &digests}),
         removals({}),
         locator({&membership, &entries, &removals}),
         announcements({&cluster, &registry, &membership, &entries}) {}
@@ -91,6 +95,7 @@ struct CatalogLife {
   ClusterState cluster;
   Registry registry;
   Membership membership;
+  RunDigests digests;
   KeyIndex index;
   Entries entries;
   Removals removals;
@@ -136,6 +141,10 @@ class CatalogFixture : public testing::Test {
     NodeEpoch epoch = NodeEpoch::kNone;
     RegistrationId registration;
     std::uint64_t number = 0;
+    // As the registration began.
+    bool kept = false;
+    RegistrationId kept_registration;
+    std::uint64_t kept_applied = 0;
   };
   absl::StatusOr<Member> TryRegister(std::uint8_t node, std::uint64_t epoch,
                                      std::uint64_t predecessor = 0) {
@@ -144,7 +153,12 @@ class CatalogFixture : public testing::Test {
     boot.predecessor = NodeEpoch{predecessor};
     ASSIGN_OR_RETURN(const Membership::Registered registered,
                      life_->membership.Register(boot));
-    return Member{node, NodeEpoch{epoch}, registered.registration, 0};
+    return Member{.node = node,
+                  .epoch = NodeEpoch{epoch},
+                  .registration = registered.registration,
+                  .kept = registered.kept,
+                  .kept_registration = registered.kept_registration,
+                  .kept_applied = registered.kept_applied};
   }
   Member Register(std::uint8_t node, std::uint64_t epoch,
                   std::uint64_t predecessor = 0) {
@@ -159,6 +173,16 @@ class CatalogFixture : public testing::Test {
     EXPECT_OK(Send(&member, BatchKind::kInventoryBegin, {}));
     EXPECT_OK(Send(&member, BatchKind::kInventoryEnd, {}));
     return member;
+  }
+
+  // What the catalog has counted of the run (rule A5).
+  BucketSums Digests(const Member& member) {
+    const auto row = life_->membership.Find(Node(member.node));
+    const BucketSums* sums =
+        life_->digests.Find({.node = Node(member.node),
+                             .epoch = member.epoch,
+                             .serial = row->applied.serial});
+    return sums == nullptr ? BucketSums() : *sums;
   }
 
   absl::Status KeepAlive(const Member& member) {
@@ -211,9 +235,11 @@ class CatalogFixture : public testing::Test {
     return batch;
   }
   // The member's next batch; its number goes on if it was applied.
-  absl::StatusOr<Announcements::Applied> Send(Member* member, BatchKind kind,
-                                              const std::vector<Said>& said) {
-    const AnnouncedBatch batch = BatchOf(*member, kind, said);
+  absl::StatusOr<Announcements::Applied> Send(
+      Member* member, BatchKind kind, const std::vector<Said>& said,
+      std::vector<std::uint32_t> buckets = {}) {
+    AnnouncedBatch batch = BatchOf(*member, kind, said);
+    batch.buckets = std::move(buckets);
     RETURN_IF_ERROR(CheckBatch(batch));
     auto applied = life_->announcements.Apply(batch);
     if (applied.ok()) member->number = applied->applied;
@@ -222,6 +248,15 @@ class CatalogFixture : public testing::Test {
   absl::StatusOr<Announcements::Applied> Send(Member* member,
                                               const std::vector<Said>& said) {
     return Send(member, BatchKind::kEvents, said);
+  }
+  // Names all that it has in the buckets of `keys`.
+  absl::StatusOr<Announcements::Applied> Repair(
+      Member* member, const std::vector<std::uint64_t>& keys,
+      const std::vector<Said>& said) {
+    std::set<std::uint32_t> buckets;
+    for (const std::uint64_t key : keys) buckets.insert(CopyBucket(Key(key)));
+    return Send(member, BatchKind::kRepair, said,
+                {buckets.begin(), buckets.end()});
   }
 
   Locator::Answer Locate(const NamespaceFacts& facts,

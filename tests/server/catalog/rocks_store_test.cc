@@ -207,7 +207,9 @@ TEST_F(RocksStoreTest, ACatalogIsReadyAtOnceAfterAKillWithManyEntries) {
                  static_cast<int>(absl::ToInt64Milliseconds(took)));
   EXPECT_LT(took, absl::Seconds(5));  // A loaded machine; see BENCHMARKS.md.
   KeyIndex index(1 << 22);
-  Entries entries(store_.get(), &cluster, &index);
+  Membership membership({}, {store_.get(), &clock, &random});
+  RunDigests digests(&membership);
+  Entries entries({store_.get(), &cluster, &index, &digests});
   while (*entries.LoadStep(4096)) {
   }
   EXPECT_EQ(index.totals().entries,

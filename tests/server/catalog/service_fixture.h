@@ -105,11 +105,13 @@ class ServiceFixture : public testing::Test {
   }
   absl::StatusOr<v1::OpenNamespaceResponse> Open(TenantId tenant,
                                                  const std::string& name,
-                                                 bool create = true) {
+                                                 bool create = true,
+                                                 bool strict_clear = false) {
     v1::OpenNamespaceRequest request;
     request.set_name(name);
     ToProto(TestContract(), request.mutable_contract());
     request.set_create(create);
+    request.set_strict_clear(strict_clear);
     return Catalogs<v1::OpenNamespaceResponse>(
         "OpenNamespace", Token(Role::kTenant, tenant), request);
   }
@@ -118,8 +120,11 @@ class ServiceFixture : public testing::Test {
     NodeAddress address;
     std::string registration;
     std::uint64_t cursor = 0;
+    std::uint64_t drained = 0;
     std::uint64_t number = 0;
     std::uint64_t removals_done = 0;
+    // As the registration began.
+    bool kept = false;
   };
   v1::RegisterRequest RegisterRequestOf(std::uint8_t node,
                                         std::uint64_t epoch) {
@@ -131,7 +136,7 @@ class ServiceFixture : public testing::Test {
     ToProto(AddressOf(node, epoch), request.mutable_node());
     return request;
   }
-  Member Join(std::uint8_t node, std::uint64_t epoch) {
+  Member Register(std::uint8_t node, std::uint64_t epoch) {
     Member member;
     member.address = AddressOf(node, epoch);
     auto response = Catalogs<v1::RegisterResponse>(
@@ -139,6 +144,12 @@ class ServiceFixture : public testing::Test {
     EXPECT_OK(response);
     member.registration = response->registration();
     member.cursor = response->namespace_cursor();
+    member.drained = member.cursor;
+    member.kept = response->kept();
+    return member;
+  }
+  Member Join(std::uint8_t node, std::uint64_t epoch) {
+    Member member = Register(node, epoch);
     Announce(&member, v1::AnnounceRequest::INVENTORY_BEGIN, {}, {});
     Announce(&member, v1::AnnounceRequest::INVENTORY_END, {}, {});
     return member;
@@ -149,6 +160,7 @@ class ServiceFixture : public testing::Test {
     request.set_epoch(static_cast<std::uint64_t>(member->address.epoch));
     request.set_registration(member->registration);
     request.set_namespace_cursor(member->cursor);
+    request.set_drained_cursor(member->drained);
     request.set_removals_done(member->removals_done);
     auto response = Catalogs<v1::KeepAliveResponse>(
         "KeepAlive", Token(Role::kNode), request);

@@ -85,6 +85,8 @@ TEST(StoreSchemaTest, EveryRecordComesBackAsItWas) {
   applied.serial = 14;
   applied.least_serial = 12;
   applied.refused = {{3, Outcome::kCleared}, {5, Outcome::kDenied}};
+  applied.kept_registration.bytes[4] = 5;
+  applied.kept_applied = 12;
   EXPECT_THAT(DecodeApplied(Encode(applied)), IsOkAndHolds(applied));
 
   EXPECT_THAT(DecodeEntry(Encode(AnEntry())), IsOkAndHolds(AnEntry()));
