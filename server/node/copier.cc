@@ -48,6 +48,7 @@ void Copier::Start(Job job) {
   {
     MutexLock lock(&mutex_);
     queued_bytes_ += bytes;
+    queued_by_tenant_[running->job.tenant] += bytes;
     if (!draining_) {
       const TenantId tenant = running->job.tenant;
       Queue& queue = queues_[tenant];
@@ -128,16 +129,21 @@ bool Copier::Advance(Running* running) {
   while (running->block < running->job.blocks.size()) {
     if (budget == 0) return false;
     if (!running->target.hold.held() && !Begin(running)) continue;
-    const std::uint64_t copied = CopySome(running, budget);
-    if (copied == 0) {
+    const Copied copied = CopySome(running, budget);
+    // Charged also where it was in vain.
+    budget -= copied.bytes;
+    if (!copied.sound) {
       // Rule P1: what landed is not what the writer says it wrote.
       parts_.pool->EndReservation(
           absl::MakeConstSpan(&running->current().reserved, 1));
       Answer(running, {.outcome = Outcome::kCorrupt});
       continue;
     }
-    budget -= copied;
     if (running->copied < running->target.bytes.size()) continue;
+    // What the block is short of a page is paid too.
+    if (running->copied < kPageBytes) {
+      budget -= std::min(budget, kPageBytes - running->copied);
+    }
     const CommitResult result = parts_.pool->Commit(std::move(running->target),
                                                     running->current().pieces);
     Answer(running, result);
@@ -163,7 +169,7 @@ bool Copier::Begin(Running* running) {
   return true;
 }
 
-std::uint64_t Copier::CopySome(Running* running, std::uint64_t most) {
+Copier::Copied Copier::CopySome(Running* running, std::uint64_t most) {
   const Block& block = running->current();
   const std::uint64_t length = running->target.bytes.size();
   std::uint64_t done = 0;
@@ -186,18 +192,23 @@ std::uint64_t Copier::CopySome(Running* running, std::uint64_t most) {
     done += size;
     if (running->copied < piece_end) continue;
     if (running->crc != block.pieces[(running->copied - 1) / kPieceBytes]) {
-      return 0;
+      return {.bytes = done, .sound = false};
     }
     running->crc = 0;
   }
-  return done;
+  return {.bytes = done};
 }
 
 void Copier::Answer(Running* running, CommitResult result) {
   const std::size_t block = running->block;
   {
+    const std::uint64_t bytes = LengthOf(running->current());
     MutexLock lock(&mutex_);
-    queued_bytes_ -= LengthOf(running->current());
+    queued_bytes_ -= bytes;
+    const auto own = queued_by_tenant_.find(running->job.tenant);
+    CHECK(own != queued_by_tenant_.end() && own->second >= bytes);
+    own->second -= bytes;
+    if (own->second == 0) queued_by_tenant_.erase(own);
   }
   running->target = CopyTarget{};
   running->copied = running->range = running->range_offset = running->crc = 0;
@@ -229,9 +240,11 @@ void Copier::Drain() {
   }
 }
 
-bool Copier::Full() const {
+bool Copier::Full(TenantId tenant) const {
   MutexLock lock(&mutex_);
-  return queued_bytes_ >= options_.max_queued_bytes;
+  const auto own = queued_by_tenant_.find(tenant);
+  return own != queued_by_tenant_.end() &&
+         own->second >= options_.max_queued_bytes / queued_by_tenant_.size();
 }
 
 std::uint64_t Copier::queued_bytes() const {

@@ -12,8 +12,13 @@
 // put off, but never more than max_put_off in all before each step.
 //
 // The queue is bounded by what may be reserved: each reserved byte is queued at
-// most once at a time. Beyond max_queued_bytes Full() says so, and Reserve
-// answers kCongested; a commit is always taken.
+// most once at a time. It is shared out evenly: a tenant that has queued its
+// part of max_queued_bytes, one of as many as have something queued, is Full,
+// and its Reserve answers kCongested; so no tenant can fill it for the others.
+// A commit is always taken.
+//
+// A block costs a step at least a page, so that a step is at most 256 blocks
+// however small they are.
 //
 // Bytes that fail the writer's checksum are kCorrupt: never resident, the slot
 // is dead.
@@ -97,7 +102,7 @@ class Copier {
   // Everything later is kCancelled at once. Idempotent.
   void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  bool Full() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Full(TenantId tenant) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::uint64_t queued_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -121,9 +126,13 @@ class Copier {
   bool Advance(Running* running);
   // False: the block was answered instead.
   bool Begin(Running* running);
-  // Copies at most `most` bytes of the current block and returns how many; 0 if
-  // what landed is not what the writer wrote.
-  std::uint64_t CopySome(Running* running, std::uint64_t most);
+  struct Copied {
+    std::uint64_t bytes = 0;
+    // What landed is what the writer wrote.
+    bool sound = true;
+  };
+  // Copies at most `most` bytes of the current block.
+  Copied CopySome(Running* running, std::uint64_t most);
   void Answer(Running* running, CommitResult result);
   // Answers every block that is left.
   void AnswerRest(Running* running, Outcome outcome);
@@ -135,6 +144,9 @@ class Copier {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   int steps_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the tenants that have some.
+  absl::flat_hash_map<TenantId, std::uint64_t> queued_by_tenant_
+      ABSL_GUARDED_BY(mutex_);
   // Jobs of no step now, by tenant, and the tenants that have some, in turn.
   absl::flat_hash_map<TenantId, Queue> queues_ ABSL_GUARDED_BY(mutex_);
   std::deque<TenantId> turns_ ABSL_GUARDED_BY(mutex_);

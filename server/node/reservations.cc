@@ -7,6 +7,7 @@
 #include "proto/base/check.h"
 #include "proto/base/limits.h"
 #include "proto/base/text.h"
+#include "server/tier/slot_space.h"
 
 namespace firnkv {
 
@@ -21,6 +22,8 @@ struct Reservations::Reservation {
   struct Block {
     State state = State::kDone;
     std::uint64_t length = 0;
+    // Against the caps; 0 once it is not.
+    std::uint64_t slot_bytes = 0;
     SlotCopy slot;
     BlockId id;
     CommitResult result;
@@ -42,14 +45,15 @@ struct Reservations::Reservation {
 };
 
 struct Reservations::SessionState {
-  std::uint64_t bytes = 0;
+  Charge charge;
   std::size_t live = 0;
   std::size_t pending = 0;
   bool ended = false;
   // Shared with the copies of their blocks, which may outlive the session.
   absl::flat_hash_map<ReservationId, std::shared_ptr<Reservation>> all;
-  // Of those in `all`, the finished ones by age.
+  // Of those in `all`, the finished ones by age, and the blocks in them.
   std::deque<ReservationId> finished;
+  std::size_t finished_blocks = 0;
 };
 
 struct Reservations::Pending {
@@ -98,7 +102,7 @@ void Reservations::ForgetIfGone(SessionId session) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
   const SessionState& state = *it->second;
-  if (state.pending == 0 && state.bytes == 0 && state.all.empty()) {
+  if (state.pending == 0 && state.charge.blocks == 0 && state.all.empty()) {
     sessions_.erase(it);
   }
 }
@@ -113,35 +117,54 @@ Reservations::Reservation* Reservations::Find(SessionId session,
 
 std::size_t Reservations::Admit(const ReserveRequest& request) {
   SessionState& state = StateOf(request.session);
-  std::uint64_t& of_tenant = tenant_bytes_[request.name_space.tenant];
+  Charge& own = state.charge;
+  Charge& all = tenants_[request.name_space.tenant];
   std::size_t admitted = 0;
   if (state.live + state.pending < options_.max_reservations_a_session) {
     for (const ReserveBlock& block : request.blocks) {
-      if (block.length > options_.max_bytes_a_session - state.bytes ||
-          block.length > options_.max_bytes_a_tenant - of_tenant) {
+      const std::uint64_t bytes =
+          SlotSpace::SlotBytesFor(block.length, request.name_space.block_bytes);
+      if (bytes > options_.max_bytes_a_session - own.bytes ||
+          bytes > options_.max_bytes_a_tenant - all.bytes ||
+          own.blocks == options_.max_blocks_a_session ||
+          all.blocks == options_.max_blocks_a_tenant) {
         break;
       }
-      state.bytes += block.length;
-      of_tenant += block.length;
-      reserved_bytes_ += block.length;
+      for (Charge* const charge : {&own, &all}) {
+        charge->bytes += bytes;
+        ++charge->blocks;
+      }
+      reserved_bytes_ += bytes;
       ++admitted;
     }
   }
-  if (of_tenant == 0) tenant_bytes_.erase(request.name_space.tenant);
+  if (all.blocks == 0) tenants_.erase(request.name_space.tenant);
   return admitted;
 }
 
 void Reservations::Refund(SessionId session, TenantId tenant,
-                          std::uint64_t bytes) {
-  if (bytes == 0) return;
-  SessionState& state = StateOf(session);
-  CHECK(state.bytes >= bytes);
-  state.bytes -= bytes;
-  const auto it = tenant_bytes_.find(tenant);
-  CHECK(it != tenant_bytes_.end() && it->second >= bytes);
-  it->second -= bytes;
-  if (it->second == 0) tenant_bytes_.erase(it);
-  reserved_bytes_ -= bytes;
+                          const Charge& charge) {
+  const auto all = tenants_.find(tenant);
+  if (all == tenants_.end()) {
+    CHECK(charge.bytes == 0 && charge.blocks == 0);
+    return;
+  }
+  for (Charge* const one : {&StateOf(session).charge, &all->second}) {
+    CHECK(one->bytes >= charge.bytes && one->blocks >= charge.blocks);
+    one->bytes -= charge.bytes;
+    one->blocks -= charge.blocks;
+  }
+  if (all->second.blocks == 0) tenants_.erase(all);
+  reserved_bytes_ -= charge.bytes;
+}
+
+Outcome Reservations::OverCap(const PoolNamespace& name_space,
+                              const ReserveBlock& block) const {
+  const std::uint64_t most =
+      std::min(options_.max_bytes_a_session, options_.max_bytes_a_tenant);
+  return SlotSpace::SlotBytesFor(block.length, name_space.block_bytes) > most
+             ? Outcome::kOverQuota
+             : Outcome::kCongested;
 }
 
 // --- Reserve.
@@ -152,7 +175,7 @@ void Reservations::StartReserve(ReserveRequest request, ReserveDone done) {
   pending->request = std::move(request);
   pending->done = std::move(done);
   const ReserveRequest& wanted = pending->request;
-  const bool full = parts_.copier->Full();
+  const bool full = parts_.copier->Full(wanted.name_space.tenant);
   {
     MutexLock lock(&mutex_);
     ForgetOld();
@@ -162,7 +185,9 @@ void Reservations::StartReserve(ReserveRequest request, ReserveDone done) {
   }
   if (pending->admitted == 0) {
     ReserveAnswer answer;
-    answer.outcomes.assign(wanted.blocks.size(), Outcome::kCongested);
+    for (const ReserveBlock& block : wanted.blocks) {
+      answer.outcomes.push_back(OverCap(wanted.name_space, block));
+    }
     answer.generations.resize(wanted.blocks.size());
     answer.retry_after = options_.retry_after;
     answer.clear_epoch = wanted.name_space.clear_epoch;
@@ -218,8 +243,9 @@ void Reservations::OnReserved(Pending* pending) {
     }
     if (got.status.ok()) {
       for (std::size_t i = 0; i < request.blocks.size(); ++i) {
-        Outcome outcome = Outcome::kCongested;
-        if (i < pending->admitted) outcome = got.blocks[i].outcome;
+        Outcome outcome = i < pending->admitted
+                              ? got.blocks[i].outcome
+                              : OverCap(request.name_space, request.blocks[i]);
         if (state.ended) outcome = Outcome::kCancelled;
         answer.outcomes.push_back(outcome);
         answer.generations.push_back(outcome == Outcome::kAlreadyThere
@@ -247,7 +273,7 @@ std::shared_ptr<Reservations::Reservation> Reservations::MakeOf(
   reservation->session = request.session;
   reservation->tenant = request.name_space.tenant;
   reservation->until = pending.until;
-  std::uint64_t not_taken = 0;
+  Charge not_taken;
   for (std::size_t i = 0; i < pending.admitted; ++i) {
     Reservation::Block block;
     block.length = request.blocks[i].length;
@@ -258,8 +284,11 @@ std::shared_ptr<Reservations::Reservation> Reservations::MakeOf(
       block.state = Reservation::State::kReserved;
       block.slot = got.blocks[i].copy;
       ++reservation->open;
+      block.slot_bytes =
+          SlotSpace::SlotBytesFor(block.length, request.name_space.block_bytes);
     } else {
-      not_taken += block.length;
+      not_taken.bytes +=
+          SlotSpace::SlotBytesFor(block.length, request.name_space.block_bytes);
     }
     if (outcome == Outcome::kStored && ended) {
       given_up->push_back(got.blocks[i].copy);
@@ -271,6 +300,8 @@ std::shared_ptr<Reservations::Reservation> Reservations::MakeOf(
     }
     reservation->blocks.push_back(std::move(block));
   }
+  // Otherwise it is kept, with all its blocks.
+  if (reservation->open == 0) not_taken.blocks = pending.admitted;
   Refund(request.session, request.name_space.tenant, not_taken);
   return reservation;
 }
@@ -420,8 +451,10 @@ void Reservations::FinishBlock(Reservation* reservation, std::uint32_t index,
   CHECK(block.state != Reservation::State::kDone && reservation->open > 0);
   block.state = Reservation::State::kDone;
   block.result = result;
-  Refund(reservation->session, reservation->tenant, block.length);
-  if (--reservation->open == 0) Finish(reservation);
+  Charge charge{.bytes = std::exchange(block.slot_bytes, 0)};
+  if (--reservation->open == 0) charge.blocks = reservation->blocks.size();
+  Refund(reservation->session, reservation->tenant, charge);
+  if (reservation->open == 0) Finish(reservation);
 }
 
 void Reservations::End(Reservation* reservation, std::vector<SlotCopy>* slots) {
@@ -451,9 +484,12 @@ void Reservations::Finish(Reservation* reservation) {
   --state.live;
   if (reservation->orphan) return;
   state.finished.push_back(reservation->id);
-  if (state.finished.size() > options_.max_finished_a_session) {
-    state.all.erase(state.finished.front());
-    state.finished.pop_front();
+  state.finished_blocks += reservation->blocks.size();
+  finished_blocks_ += reservation->blocks.size();
+  while (state.finished.size() > 1 &&
+         (state.finished.size() > options_.max_finished_a_session ||
+          state.finished_blocks > options_.max_finished_blocks_a_session)) {
+    ForgetFirst(&state);
   }
   old_.push_back(
       {.forget_at = parts_.executor->clock()->Now() + options_.repeat_for,
@@ -463,7 +499,8 @@ void Reservations::Finish(Reservation* reservation) {
 
 void Reservations::ForgetOld() {
   const BootTime now = parts_.executor->clock()->Now();
-  while (!old_.empty() && old_.front().forget_at <= now) {
+  while (!old_.empty() && (old_.front().forget_at <= now ||
+                           finished_blocks_ > options_.max_finished_blocks)) {
     Forget(old_.front().session, old_.front().id);
     old_.pop_front();
   }
@@ -475,9 +512,16 @@ void Reservations::Forget(SessionId session, ReservationId id) {
   SessionState& state = *it->second;
   // Oldest first; one that is not there was over the session's bound.
   if (state.finished.empty() || state.finished.front() != id) return;
-  state.finished.pop_front();
-  state.all.erase(id);
+  ForgetFirst(&state);
   ForgetIfGone(session);
+}
+
+void Reservations::ForgetFirst(SessionState* state) {
+  const auto it = state->all.find(state->finished.front());
+  state->finished_blocks -= it->second->blocks.size();
+  finished_blocks_ -= it->second->blocks.size();
+  state->all.erase(it);
+  state->finished.pop_front();
 }
 
 void Reservations::Abort(SessionId session, ReservationId id) {
@@ -508,6 +552,7 @@ void Reservations::EndSession(SessionId session) {
     // Those whose copies run are kept by them.
     state.all.clear();
     state.finished.clear();
+    finished_blocks_ -= std::exchange(state.finished_blocks, 0);
     ForgetIfGone(session);
   }
   parts_.pool->EndReservation(slots);

@@ -13,10 +13,17 @@
 // committed again. A finished reservation repeats its answers for 60 s. Past
 // its deadline an index that is not done is kReservationOver.
 //
-// Caps (rules S3, S7): bytes reserved and not yet committed, by session and by
-// tenant, and reservations by session. The blocks of a batch beyond a cap, and
-// all of it while the copy queue is full (rule S8), are kCongested. So a live
-// reservation's commit never fails for room.
+// Caps (rules S3, S7): bytes of slots reserved and not yet committed, and
+// blocks that reservations name, by session and by tenant, and reservations by
+// session. The blocks of a batch beyond a cap, and all of it while the copy
+// queue is full (rule S8), are kCongested: commits make room. A block that is
+// larger than a cap is kOverQuota: waiting would not help. (No other quota is
+// kept here: how much of the pool a tenant may fill is room_maker.h's matter,
+// where nobody is refused for it.) So a live reservation's commit never fails
+// for room.
+//
+// What a slot costs and not what a block has is counted: a block of one byte
+// takes a page of the pool, or as much as its namespace's blocks have.
 //
 // Does not know: sockets, the wire, the catalog: who waits for kPublished waits
 // after the answer, with the generation in it.
@@ -63,12 +70,19 @@ class Reservations {
     std::uint64_t max_bytes_a_session = 256 * kMiB;
     std::uint64_t max_bytes_a_tenant = kGiB;
     std::size_t max_reservations_a_session = 1024;
+    // Blocks that live reservations name, also those that were there already:
+    // 136 bytes each, 8.5 MiB a session and 34 MiB a tenant.
+    std::size_t max_blocks_a_session = 1 << 16;
+    std::size_t max_blocks_a_tenant = 1 << 18;
     absl::Duration longest = absl::Seconds(30);
     // How long finished reservations repeat their answers (rule S5), and how
-    // many of them a session may leave: older ones go first. An index costs 16
-    // bytes.
+    // many of them a session may leave, and blocks in them, and blocks all
+    // sessions together: older ones go first, the latest never. A block costs
+    // 136 bytes, so that all of them are at most 136 MiB.
     absl::Duration repeat_for = absl::Seconds(60);
     std::size_t max_finished_a_session = 4096;  // At least 1.
+    std::size_t max_finished_blocks_a_session = 1 << 16;
+    std::size_t max_finished_blocks = 1 << 20;
     // Said with kCongested.
     absl::Duration retry_after = absl::Milliseconds(20);
   };
@@ -93,7 +107,7 @@ class Reservations {
     // As DramPool's; then nothing is reserved and `outcomes` is empty.
     absl::Status status;
     // kStored: reserved, to be committed by its index. kAlreadyThere: touched.
-    // kCongested, kCancelled.
+    // kCongested, kOverQuota, kCancelled.
     std::vector<Outcome> outcomes;
     // Of the resident copies, where kAlreadyThere.
     std::vector<Generation> generations;
@@ -162,6 +176,7 @@ class Reservations {
   void EndSession(SessionId session) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Totals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Duration retry_after() const { return options_.retry_after; }
 
  private:
   struct Reservation;
@@ -182,8 +197,16 @@ class Reservations {
   // charges them.
   std::size_t Admit(const ReserveRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Refund(SessionId session, TenantId tenant, std::uint64_t bytes)
+  // What is against the caps, of a session, of a tenant, or of both.
+  struct Charge {
+    std::uint64_t bytes = 0;
+    std::size_t blocks = 0;
+  };
+  void Refund(SessionId session, TenantId tenant, const Charge& charge)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a block that the caps left no room for.
+  Outcome OverCap(const PoolNamespace& name_space,
+                  const ReserveBlock& block) const;
 
   void OnReserved(Pending* pending) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of what the pool gave; refunds the rest, and gives everything up if the
@@ -218,6 +241,8 @@ class Reservations {
   void ForgetOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(SessionId session, ReservationId id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The oldest finished one of the session.
+  void ForgetFirst(SessionState* state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const Parts parts_;
@@ -228,8 +253,8 @@ class Reservations {
   std::size_t live_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<SessionId, std::unique_ptr<SessionState>> sessions_
       ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<TenantId, std::uint64_t> tenant_bytes_
-      ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<TenantId, Charge> tenants_ ABSL_GUARDED_BY(mutex_);
+  std::size_t finished_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
   // Finished ones in the order in which they are forgotten; some are gone
   // already.
   struct Old {

@@ -139,6 +139,64 @@ TEST_F(CopierTest, TenantsTakeTurnsInPiecesOfAMiB) {
   EXPECT_EQ(order_.size(), 4u);
 }
 
+// Rule S8, counted: however much another tenant has queued before, each MiB of
+// a commit waits for at most one piece of the other's, and for those that run.
+TEST_F(CopierTest, AFloodingTenantCostsAnotherOneAPieceForEachOfItsOwn) {
+  constexpr int kParallel = 2;
+  constexpr int kMine = 3;
+  Make(kParallel);
+  const PoolNamespace mine = Namespace(2, 2);
+  std::vector<Copier::Block> flood;
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    flood.push_back(Prepare(name_space_, i, Bytes(kMiB)));
+  }
+  Copier::Block own = Prepare(mine, 1, Bytes(kMine * kMiB));
+  for (std::size_t i = 0; i < flood.size(); ++i) {
+    Start("flood" + std::to_string(i), name_space_, {std::move(flood[i])});
+  }
+  Start("mine", mine, {std::move(own)});
+  int steps = 0;
+  while (outcomes_["mine"].empty() && world_.Step()) ++steps;
+
+  EXPECT_THAT(outcomes_["mine"], ElementsAre(Outcome::kStored));
+  EXPECT_LE(steps, 2 * kMine + kParallel);
+  EXPECT_LE(order_.size(), 1u + kMine + kParallel);
+}
+
+// Rule S8: bytes that were copied in vain count too.
+TEST_F(CopierTest, AWriterOfCorruptBlocksStarvesNobody) {
+  const PoolNamespace mine = Namespace(2, 2);
+  std::vector<Copier::Block> corrupt;
+  for (std::uint64_t i = 1; i <= 8; ++i) {
+    const auto bytes = Bytes(kMiB);
+    corrupt.push_back(Prepare(name_space_, i, bytes));
+    bytes[kMiB - 1] ^= std::byte{1};
+  }
+  Copier::Block own = Prepare(mine, 1, Bytes(kMiB));
+  Start("corrupt", name_space_, std::move(corrupt));
+  Start("mine", mine, {std::move(own)});
+  RunReady();
+
+  EXPECT_EQ(order_[0], "corrupt");
+  EXPECT_EQ(order_[1], "mine");
+  EXPECT_THAT(outcomes_["corrupt"], Each(Outcome::kCorrupt));
+}
+
+// Rule S8: a step of tiny blocks is no longer than one of large ones.
+TEST_F(CopierTest, ManyTinyBlocksOfAJobTakeTurnsToo) {
+  const PoolNamespace mine = Namespace(2, 2);
+  std::vector<Copier::Block> tiny;
+  for (std::uint64_t i = 1; i <= 600; ++i) {
+    tiny.push_back(Prepare(name_space_, i, Bytes(1)));
+  }
+  Copier::Block own = Prepare(mine, 1, Bytes(4096));
+  Start("tiny", name_space_, std::move(tiny));
+  Start("mine", mine, {std::move(own)});
+  RunReady();
+
+  EXPECT_EQ(order_[256], "mine");
+}
+
 TEST_F(CopierTest, BlocksOfOneJobAreAnsweredInItsOrderAlsoInParallel) {
   copier_.reset();
   Make(4);
@@ -218,16 +276,34 @@ TEST_F(CopierTest, AReservationThatEndsWhileItIsCopiedIsOver) {
   EXPECT_EQ(pool_->Snapshot().retiring_slots, 0u);
 }
 
+// Rule S8.
 TEST_F(CopierTest, TheQueueIsFullAtItsBoundAndNotAfterIt) {
   busy_ = true;
-  EXPECT_FALSE(copier_->Full());
+  EXPECT_FALSE(copier_->Full(name_space_.tenant));
   Start("a", name_space_, {Prepare(name_space_, 1, Bytes(8 * kMiB))});
-  EXPECT_TRUE(copier_->Full());
+  EXPECT_TRUE(copier_->Full(name_space_.tenant));
 
   world_.RunFor(absl::Seconds(1));
 
-  EXPECT_FALSE(copier_->Full());
+  EXPECT_FALSE(copier_->Full(name_space_.tenant));
   EXPECT_EQ(copier_->queued_bytes(), 0u);
+}
+
+// Rule S8: the queue is shared out, so that nobody can fill it for others.
+TEST_F(CopierTest, AFullQueueOfOneTenantIsNotFullForAnother) {
+  busy_ = true;
+  const PoolNamespace other = Namespace(2, 2);
+  Copier::Block theirs = Prepare(name_space_, 1, Bytes(8 * kMiB));
+  Copier::Block first = Prepare(other, 1, Bytes(3 * kMiB));
+  Copier::Block second = Prepare(other, 2, Bytes(kMiB));
+  Start("a", name_space_, {std::move(theirs)});
+
+  EXPECT_FALSE(copier_->Full(other.tenant));
+  Start("b", other, {std::move(first)});
+  EXPECT_FALSE(copier_->Full(other.tenant));
+  Start("c", other, {std::move(second)});
+
+  EXPECT_TRUE(copier_->Full(other.tenant)) << "half of it, of two tenants";
 }
 
 TEST_F(CopierTest, DrainCancelsWhatIsQueuedAndEndsItsHolds) {

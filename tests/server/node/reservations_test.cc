@@ -40,7 +40,11 @@ class ReservationsTest : public PoolTest {
             Reservations::Options{.max_bytes_a_session = 8 * kLength,
                                   .max_bytes_a_tenant = 10 * kLength,
                                   .max_reservations_a_session = 4,
-                                  .max_finished_a_session = 3},
+                                  .max_blocks_a_session = 20,
+                                  .max_blocks_a_tenant = 24,
+                                  .max_finished_a_session = 3,
+                                  .max_finished_blocks_a_session = 12,
+                                  .max_finished_blocks = 16},
             Reservations::Parts{.pool = pool_.get(),
                                 .copier = copier_.get(),
                                 .executor = &world_})),
@@ -309,6 +313,44 @@ TEST_F(ReservationsTest, BytesReservedAreCappedByTenant) {
       ElementsAre(Outcome::kStored, Outcome::kStored, Outcome::kCongested));
 }
 
+// Rule S7: what a slot takes of the pool counts, not what is in it.
+TEST_F(ReservationsTest, ATinyBlockCountsAsThePageThatItTakes) {
+  std::vector<ReserveBlock> tiny;
+  for (std::uint64_t i = 1; i <= 10; ++i) tiny.push_back(Block(i, 1));
+  Claim(std::move(tiny));
+  EXPECT_EQ(reservations_->totals().reserved_bytes, 10 * kPageBytes);
+  EXPECT_EQ(pool_->Snapshot().reserved_bytes, 10 * kPageBytes);
+}
+
+// Rule S7: waiting would not help.
+TEST_F(ReservationsTest, ABlockLargerThanACapIsOverQuota) {
+  const auto claim = Claim({Block(1, kLength), Block(2, 9 * kLength)});
+
+  EXPECT_THAT(claim.outcomes,
+              ElementsAre(Outcome::kStored, Outcome::kOverQuota));
+  EXPECT_THAT(Claim({Block(2, 9 * kLength)}).outcomes,
+              ElementsAre(Outcome::kOverQuota));
+}
+
+// Rule S3: a reservation remembers also the blocks that cost no bytes.
+TEST_F(ReservationsTest, BlocksNamedAreCappedBySessionAndByTenant) {
+  const auto tiny = [](std::uint64_t count) {
+    std::vector<ReserveBlock> blocks;
+    for (std::uint64_t i = 1; i <= count; ++i) blocks.push_back(Block(i, 1));
+    return blocks;
+  };
+  WriteMany(name_space_, 1, 19, 1);
+  const auto claim = Claim(tiny(20));
+  ASSERT_EQ(claim.outcomes[19], Outcome::kStored);
+
+  EXPECT_THAT(Claim(tiny(1)).outcomes, Each(Outcome::kCongested));
+  const auto other = Claim(tiny(5), kOtherWriter);
+  EXPECT_EQ(other.outcomes[3], Outcome::kAlreadyThere);
+  EXPECT_EQ(other.outcomes[4], Outcome::kCongested);
+  reservations_->Abort(kWriter, claim.reservation);
+  EXPECT_THAT(Claim(tiny(1)).outcomes, Each(Outcome::kAlreadyThere));
+}
+
 TEST_F(ReservationsTest, ReservationsAreCappedBySession) {
   for (std::uint64_t i = 1; i <= 4; ++i) Claim(Blocks(i, 1));
 
@@ -322,7 +364,7 @@ TEST_F(ReservationsTest, AFullCopyQueueRefusesReservesButNoCommit) {
   busy_ = true;
   const auto claim = Claim(Blocks(1, 5));
   auto* const first = StartCommit(CommitOf(claim.reservation, {0, 1, 2, 3}));
-  ASSERT_TRUE(copier_->Full());
+  ASSERT_TRUE(copier_->Full(name_space_.tenant));
 
   EXPECT_THAT(Claim(Blocks(50, 1)).outcomes, Each(Outcome::kCongested));
   auto* const second = StartCommit(CommitOf(claim.reservation, {4}));
@@ -388,6 +430,29 @@ TEST_F(ReservationsTest, AnswersOfASessionAreKeptUpToABound) {
   EXPECT_THAT(OutcomesOf(Commit(ids[0], {0})),
               ElementsAre(Outcome::kReservationOver));
   EXPECT_THAT(OutcomesOf(Commit(ids[4], {0})), ElementsAre(Outcome::kStored));
+}
+
+// Rule S5 within bounds: a writer of large batches leaves no more than one of
+// small ones, and all sessions together leave so much.
+TEST_F(ReservationsTest, AnswersAreKeptUpToABoundOfBlocks) {
+  std::vector<ReservationId> claims;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const SessionId session = i < 2 ? kWriter : kOtherWriter;
+    const auto claim = Claim(Blocks(10 * i + 1, 8), session);
+    claims.push_back(claim.reservation);
+    Commit(claim.reservation, {0, 1, 2, 3, 4, 5, 6, 7}, session);
+    // Two of one session are 16 blocks, and 12 are kept.
+    EXPECT_EQ(reservations_->totals().finished, i == 2 ? 2u : 1u);
+  }
+  const auto claim = Claim(Blocks(50, 1), kOtherWriter);
+  Commit(claim.reservation, {0}, kOtherWriter);
+  Claim({Block(1, kLength)});  // The bound is looked at with each call.
+
+  EXPECT_EQ(reservations_->totals().finished, 2u) << "17 of 16 blocks";
+  EXPECT_THAT(OutcomesOf(Commit(claims[1], {0})),
+              ElementsAre(Outcome::kReservationOver));
+  EXPECT_THAT(OutcomesOf(Commit(claims[2], {0}, kOtherWriter)),
+              ElementsAre(Outcome::kStored));
 }
 
 TEST_F(ReservationsTest, AClaimStillWaitingWhenTheNodeEndsIsCancelled) {
