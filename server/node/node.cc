@@ -75,6 +75,9 @@ void Node::MakePaths() {
         pool_->SetClearEpoch(facts.name_space, facts.clear_epoch);
         tenants_->Learn(facts.tenant, facts.tenant_name);
       });
+  checks_ = std::make_unique<CopyChecks>(
+      CopyChecks::Options{},
+      CopyChecks::Parts{.executor = seams_.executor, .pool = pool_.get()});
   copier_ = std::make_unique<Copier>(
       options_.copier, Copier::Parts{.pool = pool_.get(),
                                      .executor = seams_.executor,
@@ -104,6 +107,7 @@ void Node::MakePaths() {
                                            .namespaces = namespaces_.get(),
                                            .registry = &registry_,
                                            .pool = pool_.get(),
+                                           .checks = checks_.get(),
                                            .metrics = &metrics_});
   writes_ = std::make_unique<WritePath>(
       WritePath::Parts{.executor = seams_.executor,
@@ -128,6 +132,7 @@ void Node::MakeServers() {
                                        .credentials = &credentials_,
                                        .namespaces = namespaces_.get(),
                                        .pool = pool_.get(),
+                                       .checks = checks_.get(),
                                        .metrics = &metrics_});
 
   SessionListener::Options sessions;
@@ -210,7 +215,7 @@ Node::~Node() {
   streams_->Close();
   link_->Stop();
   catalog_->Close();
-  reads_->Close();
+  checks_->Close();
   pool_->CancelWaiting();
   copier_->Drain();
 }

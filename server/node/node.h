@@ -34,6 +34,7 @@
 #include "server/node/announcement_log.h"
 #include "server/node/catalog_link.h"
 #include "server/node/copier.h"
+#include "server/node/copy_checks.h"
 #include "server/node/descriptor_budget.h"
 #include "server/node/housekeeper.h"
 #include "server/node/namespace_cache.h"
@@ -137,6 +138,7 @@ class Node {
   std::unique_ptr<NodeCatalogClient> catalog_;
   std::unique_ptr<TenantDirectory> tenants_;
   std::unique_ptr<NamespaceCache> namespaces_;
+  std::unique_ptr<CopyChecks> checks_;
   std::unique_ptr<StreamServer> streams_;
   std::unique_ptr<Copier> copier_;
   std::unique_ptr<Reservations> reservations_;

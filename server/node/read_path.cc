@@ -1,6 +1,5 @@
 #include "server/node/read_path.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -12,11 +11,6 @@ NamespaceCaller CallerOf(const LiveSession& session) {
 }
 
 }  // namespace
-
-ReadPath::ReadPath(const Options& options, const Parts& parts)
-    : options_(options), parts_(parts) {}
-
-ReadPath::~ReadPath() { Close(); }
 
 void ReadPath::StartOpen(SessionCall call, ReadSpan span, LeaseUse use,
                          absl::Duration lease,
@@ -111,99 +105,28 @@ void ReadPath::StartRemove(SessionCall call, OutcomesDone done) {
       });
 }
 
-// --- Reports of corrupt copies.
-
 void ReadPath::StartReport(SessionCall call,
                            std::vector<Generation> generations,
                            OutcomesDone done) {
-  auto report = std::make_unique<Report>();
-  report->name_space = call.name_space;
-  report->generations = std::move(generations);
-  report->done = std::move(done);
   const NamespaceCaller caller = CallerOf(call.session);
-  report->keys = std::move(call.keys);
+  const TenantId tenant = call.session.tenant;
+  const NamespaceId id = call.name_space;
+  const ClearEpoch seen = call.seen;
+  const BootTime deadline = call.deadline;
+  std::vector<CopyChecks::Copy> copies;
+  copies.reserve(call.keys.size());
+  for (std::size_t i = 0; i < call.keys.size(); ++i) {
+    copies.push_back({{id, call.keys[i]}, generations[i]});
+  }
   parts_.namespaces->Find(
-      caller, call.name_space, call.seen, call.deadline,
-      [this, report = std::move(report)](NamespaceCache::Answer found) mutable {
-        const std::size_t count = report->keys.size();
-        Outcome refusal = Outcome::kUnset;
+      caller, id, seen, deadline,
+      [this, tenant, copies = std::move(copies),
+       done = std::move(done)](NamespaceCache::Answer found) mutable {
         if (const auto* outcome = std::get_if<Outcome>(&found)) {
-          refusal = *outcome;
-        } else {
-          MutexLock lock(&mutex_);
-          if (closed_) {
-            refusal = Outcome::kCancelled;
-          } else if (waiting_checks_ + count > options_.max_checks) {
-            refusal = Outcome::kCongested;
-          } else {
-            waiting_checks_ += count;
-            reports_.push_back(std::move(report));
-            if (!checking_) PostCheck();
-          }
+          return std::move(done)(std::vector<Outcome>(copies.size(), *outcome));
         }
-        if (refusal != Outcome::kUnset) {
-          std::move(report->done)(std::vector<Outcome>(count, refusal));
-        }
+        parts_.checks->Start(tenant, std::move(copies), std::move(done));
       });
-}
-
-void ReadPath::PostCheck() {
-  checking_ = true;
-  parts_.executor->Post(scope_.Wrap([this] { CheckNext(); }));
-}
-
-// One block a task: a report of many must not keep others waiting.
-void ReadPath::CheckNext() {
-  std::unique_ptr<Report> report;
-  {
-    MutexLock lock(&mutex_);
-    if (reports_.empty()) {
-      checking_ = false;
-      return;
-    }
-    report = std::move(reports_.front());
-    reports_.pop_front();
-  }
-  const std::size_t at = report->outcomes.size();
-  if (at < report->keys.size()) {
-    report->outcomes.push_back(parts_.pool->Verify(
-        {report->name_space, report->keys[at]}, report->generations[at]));
-  }
-  const bool finished = report->outcomes.size() == report->keys.size();
-  if (finished) {
-    std::move(report->done)(std::move(report->outcomes));
-  }
-  Outcome refusal = Outcome::kUnset;
-  {
-    MutexLock lock(&mutex_);
-    if (at < report->keys.size() && !closed_) --waiting_checks_;
-    if (!finished && closed_) {
-      refusal = Outcome::kCancelled;
-    } else if (!finished) {
-      // Behind the others: reports take turns.
-      reports_.push_back(std::move(report));
-    }
-    if (refusal == Outcome::kUnset) PostCheck();
-  }
-  if (refusal != Outcome::kUnset) {
-    report->outcomes.resize(report->keys.size(), refusal);
-    std::move(report->done)(std::move(report->outcomes));
-  }
-}
-
-void ReadPath::Close() {
-  std::deque<std::unique_ptr<Report>> reports;
-  {
-    MutexLock lock(&mutex_);
-    closed_ = true;
-    reports.swap(reports_);
-    waiting_checks_ = 0;
-  }
-  scope_.Close();
-  for (const auto& report : reports) {
-    report->outcomes.resize(report->keys.size(), Outcome::kCancelled);
-    std::move(report->done)(std::move(report->outcomes));
-  }
 }
 
 }  // namespace firnkv

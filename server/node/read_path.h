@@ -10,24 +10,21 @@
 // Threading. Thread-safe. Every `done` runs exactly once, under no lock, maybe
 // inside the call.
 //
-// Ownership. Owned by Node; everything in Parts outlives it. Close first.
+// Ownership. Owned by Node; everything in Parts outlives it.
 
 #ifndef FIRNKV_SERVER_NODE_READ_PATH_H_
 #define FIRNKV_SERVER_NODE_READ_PATH_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <memory>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "proto/base/executor.h"
 #include "proto/base/id.h"
-#include "proto/base/mutex.h"
 #include "proto/base/outcome.h"
+#include "server/node/copy_checks.h"
 #include "server/node/namespace_cache.h"
 #include "server/node/node_metrics.h"
 #include "server/node/session_registry.h"
@@ -51,24 +48,18 @@ class ReadPath {
     // Of a request that asks for none.
     absl::Duration default_lease = absl::Seconds(10);
     absl::Duration retry_after = absl::Milliseconds(20);
-    // Copies of all sessions that wait for the node's own check; a report
-    // beyond is kCongested. Each check reads a whole block, one at a time.
-    std::size_t max_checks = 256;
   };
   struct Parts {
     Executor* executor = nullptr;
     NamespaceCache* namespaces = nullptr;
     SessionRegistry* registry = nullptr;
     DramPool* pool = nullptr;
+    CopyChecks* checks = nullptr;
     NodeMetrics* metrics = nullptr;
   };
 
-  ReadPath(const Options& options, const Parts& parts);
-  // Close().
-  ~ReadPath();
-  // No check of a copy runs after this returns; those that wait are
-  // kCancelled.
-  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
+  ReadPath(const Options& options, const Parts& parts)
+      : options_(options), parts_(parts) {}
 
   struct OpenAnswer {
     std::vector<Opened> blocks;  // One a key.
@@ -94,35 +85,16 @@ class ReadPath {
   void StartRemove(SessionCall call, OutcomesDone done);
 
   // Rule P12: the node checks for itself. kCorrupt: isolated; kHit: sound;
-  // kMiss: no such copy here. `generations` as many as keys.
+  // kMiss: no such copy here; kCongested: see copy_checks.h. `generations` as
+  // many as keys.
   void StartReport(SessionCall call, std::vector<Generation> generations,
-                   OutcomesDone done) ABSL_LOCKS_EXCLUDED(mutex_);
+                   OutcomesDone done);
 
   absl::Duration retry_after() const { return options_.retry_after; }
 
  private:
-  // Copies of one report that wait for their check.
-  struct Report {
-    NamespaceId name_space;
-    std::vector<BlockKey> keys;
-    std::vector<Generation> generations;
-    std::vector<Outcome> outcomes;
-    OutcomesDone done;
-  };
-
-  void CheckNext() ABSL_LOCKS_EXCLUDED(mutex_);
-  void PostCheck() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   const Options options_;
   const Parts parts_;
-
-  Mutex mutex_;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool checking_ ABSL_GUARDED_BY(mutex_) = false;
-  std::size_t waiting_checks_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<std::unique_ptr<Report>> reports_ ABSL_GUARDED_BY(mutex_);
-
-  TaskScope scope_;
 };
 
 }  // namespace firnkv

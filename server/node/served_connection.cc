@@ -279,8 +279,7 @@ void ServedConnection::OnCancel(std::uint64_t request) {
   SendFrames();
 }
 
-// Rule P12: the copy is checked here, on a task of its own, and isolated only
-// if it is corrupt; so a report costs at most a pass over one block.
+// Rule P12: the copy is checked here, and isolated only if it is corrupt.
 absl::Status ServedConnection::OnFoundCorrupt() {
   ASSIGN_OR_RETURN(const FoundCorruptBody body,
                    DecodeFoundCorrupt(body_bytes_));
@@ -298,12 +297,14 @@ absl::Status ServedConnection::OnFoundCorrupt() {
       caller, body.block.name_space, ClearEpoch::kUnknown,
       parts_.executor->clock()->Now() + options_.longest_response,
       ScopedAnswer<NamespaceCache::Answer>(
-          &scope_, [this, body](NamespaceCache::Answer answer) {
+          &scope_,
+          [this, body, tenant = caller.tenant](NamespaceCache::Answer answer) {
             if (std::holds_alternative<Outcome>(answer)) return EndCheck();
-            parts_.executor->Post(scope_.Wrap([this, body] {
-              parts_.pool->Verify(body.block, body.generation);
-              EndCheck();
-            }));
+            parts_.checks->Start(
+                tenant, {{body.block, body.generation}},
+                ScopedAnswer<std::vector<Outcome>>(
+                    &scope_,
+                    [this](const std::vector<Outcome>&) { EndCheck(); }));
           }));
   return absl::OkStatus();
 }

@@ -45,6 +45,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/token.h"
 #include "server/base/log.h"
+#include "server/node/copy_checks.h"
 #include "server/node/namespace_cache.h"
 #include "server/node/node_credentials.h"
 #include "server/node/node_metrics.h"
@@ -78,6 +79,7 @@ class ServedConnection {
     NodeCredentials* credentials = nullptr;
     NamespaceCache* namespaces = nullptr;
     DramPool* pool = nullptr;
+    CopyChecks* checks = nullptr;
     NodeMetrics* metrics = nullptr;
     // Reads that are being answered, of all connections.
     std::atomic<std::int64_t>* busy = nullptr;

@@ -30,12 +30,16 @@ class StreamFixture : public NodeFixture {
     options.connection.node = state_.memory().node;
     options.connection.epoch = NodeEpoch{0xe90c};
     server_.reset();
+    checks_ = std::make_unique<CopyChecks>(
+        CopyChecks::Options{},
+        CopyChecks::Parts{.executor = executor(), .pool = pool_.get()});
     server_ = std::make_unique<StreamServer>(
         options, ServedConnection::Parts{.executor = executor(),
                                          .log = &log_,
                                          .credentials = &credentials_,
                                          .namespaces = &namespaces_,
                                          .pool = pool_.get(),
+                                         .checks = checks_.get(),
                                          .metrics = &metrics_});
     ASSERT_OK(server_->Listen(node_->seams().network, kAddress));
   }
@@ -75,6 +79,7 @@ class StreamFixture : public NodeFixture {
 
   Logger log_{Logger::Options{}, node_->process()->clock(), nullptr};
   NodeMetrics metrics_;
+  std::unique_ptr<CopyChecks> checks_;
   std::unique_ptr<StreamServer> server_;
 };
 
