@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/status.h"
@@ -122,9 +123,18 @@ bool IsPlainYaml(std::string_view text) {
 
 std::string YamlValue(std::string_view text) {
   if (IsPlainYaml(text)) return std::string(text);
-  return StrCat(
-      "\"", absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\\\"}, {"\"", "\\\""}}),
-      "\"");
+  std::string quoted = "\"";
+  for (const char c : text) {
+    // Raw, a newline would be read back as a space, and others not at all.
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      StrAppend(&quoted, "\\x",
+                absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+      continue;
+    }
+    if (c == '\\' || c == '"') quoted.push_back('\\');
+    quoted.push_back(c);
+  }
+  return StrCat(quoted, "\"");
 }
 
 void AppendWrapped(std::string_view text, std::string_view indent,

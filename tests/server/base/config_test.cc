@@ -95,6 +95,18 @@ TEST_F(ConfigTest, WhatIsRenderedLoadsAgain) {
   EXPECT_EQ(tenants_, (std::vector<std::string>{"1000=acme", "a b"}));
 }
 
+// Once, a newline was read back as a space, and other bytes not at all.
+TEST_F(ConfigTest, ControlCharactersAreRenderedSoThatTheyLoadAgain) {
+  const std::string odd = "one\ntwo\r\tthree\x01\x7f";
+  zone_ = odd;
+  const std::string yaml = RenderYaml(list_, "All options.");
+  zone_.clear();
+
+  ASSERT_EQ(Complaint(yaml.c_str()), "");
+
+  EXPECT_EQ(zone_, odd);
+}
+
 TEST_F(ConfigTest, ASectionIsRenderedOnceThoughTwoPartsDescribeIt) {
   std::string other;
   list_.Text("dram.other", &other, {.help = "Described later."});
