@@ -107,8 +107,9 @@ set(FIRNKV_THREADED_TESTS
 function(firnkv_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SRCS;DEPS")
   firnkv_check_arguments("firnkv_test" "${arg_UNPARSED_ARGUMENTS}")
-  if(FIRNKV_SANITIZE STREQUAL "thread" AND
-     NOT arg_NAME IN_LIST FIRNKV_THREADED_TESTS)
+  if(FIRNKV_SANITIZE STREQUAL "fuzz" OR
+     (FIRNKV_SANITIZE STREQUAL "thread" AND
+      NOT arg_NAME IN_LIST FIRNKV_THREADED_TESTS))
     return()
   endif()
   firnkv_binary(NAME ${arg_NAME} SRCS ${arg_SRCS}
