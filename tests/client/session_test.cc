@@ -186,13 +186,15 @@ TEST_F(SessionTest, ARetiredRegionThatWasNeverMappedIsNoNews) {
 TEST_F(SessionTest, ClosingLeavesNothingMapped) {
   Connect();
   node_->Put(Id(1), BytesFor(1, 64));
+  const std::int64_t mapped = node_->machine()->memory()->mappings();
   std::vector<Landing> wanted{{1, 64}};
   Read(wanted);
+  EXPECT_EQ(node_->machine()->memory()->mappings(), mapped + 2);
 
   client_.reset();
   RunFor(absl::Seconds(1));
 
-  EXPECT_EQ(machine_->memory()->mappings(), 0);
+  EXPECT_EQ(node_->machine()->memory()->mappings(), mapped);
 }
 
 TEST_F(SessionTest, OptionsOutOfBoundsAreRefusedByName) {

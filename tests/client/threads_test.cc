@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <string>
@@ -170,6 +171,7 @@ class ThreadsTest : public ::testing::Test {
     client.socket_path = options.socket;
     client.connect_timeout = absl::Seconds(30);
     client.staging_bytes = kMiB;
+    client.check_views = number == 1;
     auto made = Client::Create(client, host.client_seams->seams());
     ASSERT_OK(made);
     host.client = *std::move(made);
@@ -227,6 +229,32 @@ class ThreadsTest : public ::testing::Test {
     stored_ += written.stored;
   }
 
+  // Looks at a chain where it lies; true of blocks that its Close vouches for
+  // are counted, wrong ones too.
+  void Look(Client* client, int number) {
+    std::vector<BlockKey> keys;
+    Chain chain({.block_tokens = 16, .shard = {}});
+    for (int i = 0; i < kBlocksAChain; ++i) {
+      keys.push_back(chain.Append(Hash(number, i)).key);
+    }
+    ViewBatch views = client->OpenViews(
+        {.name_space = handle_, .keys = keys, .deadline = absl::Seconds(10)});
+    std::vector<bool> right;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      std::vector<std::byte> seen;
+      for (const auto span : views.spans(i)) {
+        seen.insert(seen.end(), span.begin(), span.end());
+      }
+      right.push_back(seen == BytesOf(keys[i]));
+    }
+    const std::vector<Outcome> verdicts = std::move(views).Close();
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i] != Outcome::kHit) continue;
+      ++viewed_;
+      if (!right[i]) ++wrong_;
+    }
+  }
+
   Switchboard board_;
   ClusterSecret secret_;
   SimStore store_;
@@ -238,6 +266,7 @@ class ThreadsTest : public ::testing::Test {
   std::atomic<std::uint64_t> wrong_{0};
   std::atomic<std::uint64_t> stored_{0};
   std::atomic<std::uint64_t> remote_{0};
+  std::atomic<std::uint64_t> viewed_{0};
 };
 
 TEST_F(ThreadsTest, ManyCallersAtOnceNeverGetWrongBytes) {
@@ -259,6 +288,51 @@ TEST_F(ThreadsTest, ManyCallersAtOnceNeverGetWrongBytes) {
   EXPECT_GT(hits_, 0u);
   EXPECT_GT(stored_, 0u);
   EXPECT_GT(remote_, 0u);
+}
+
+// Rules P4 and P7: the pool is so small that slots change hands all the time.
+TEST_F(ThreadsTest, ViewsAmongReadersAndWritersNeverVouchForWrongBytes) {
+  {
+    std::vector<std::unique_ptr<NamedThread>> callers;
+    for (int i = 0; i < 4; ++i) {
+      callers.push_back(std::make_unique<NamedThread>());
+      ASSERT_OK(callers.back()->Start("caller", [this, i] {
+        SeededRandom random(static_cast<std::uint64_t>(i) + 1);
+        for (int turn = 0; turn < 60; ++turn) {
+          const int chain = static_cast<int>(random.Below(kChains));
+          if (i % 2 == 0) Turn(hosts_[0].client.get(), chain, &random);
+          Look(hosts_[0].client.get(), chain);
+        }
+      }));
+    }
+  }
+
+  EXPECT_EQ(wrong_, 0u);
+  EXPECT_GT(stored_, 0u);
+  EXPECT_GT(viewed_, 0u);
+}
+
+// Spans under check_views are addresses that end with the batch.
+TEST_F(ThreadsTest, AViewThatIsUsedAfterItsCloseFaults) {
+  SeededRandom random(1);
+  Turn(hosts_[1].client.get(), 1, &random);
+  Chain chain({.block_tokens = 16, .shard = {}});
+  const std::vector<BlockKey> keys = {chain.Append(Hash(1, 0)).key};
+  ViewBatch views = hosts_[1].client->OpenViews(
+      {.name_space = handle_, .keys = keys, .deadline = absl::Seconds(10)});
+  ASSERT_EQ(views.outcome(0), Outcome::kHit);
+  const std::byte* const place = views.spans(0)[0].data();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  // A system call says EFAULT where a load would end the test.
+  EXPECT_EQ(::write(ends[1], place, 1), 1);
+
+  EXPECT_EQ(std::move(views).Close(), std::vector<Outcome>{Outcome::kHit});
+
+  EXPECT_EQ(::write(ends[1], place, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_F(ThreadsTest, ClosingUnderLoadEndsEveryCall) {
