@@ -29,24 +29,22 @@ BlockContent::BlockContent(const BlockId& block, std::uint64_t salt)
   take(block.key.bytes);
 }
 
-std::uint64_t BlockContent::Word(std::uint64_t index) const {
-  const std::uint64_t x = seed_ + index * 0x9e3779b97f4a7c15;
-  return (x ^ (x >> 31)) * 0xd6e8feb86659fd93;
-}
-
 // Calls `each(at, word, skip, take)` for the bytes [skip, skip + take) of each
 // word; whole words are nearly all of them.
 template <typename Each>
 bool BlockContent::EachWord(std::uint64_t offset, std::size_t bytes,
                             Each each) const {
   std::size_t at = 0;
-  while (at < bytes) {
-    const std::size_t skip = (offset + at) % 8;
-    const std::size_t take = std::min<std::size_t>(8 - skip, bytes - at);
-    if (!each(at, Word((offset + at) / 8), skip, take)) return false;
+  std::uint64_t word = offset / 8;
+  if (const std::size_t skip = offset % 8; skip != 0) {
+    const std::size_t take = std::min<std::size_t>(8 - skip, bytes);
+    if (!each(at, Word(word++), skip, take)) return false;
     at += take;
   }
-  return true;
+  for (; at + 8 <= bytes; at += 8) {
+    if (!each(at, Word(word++), 0, 8)) return false;
+  }
+  return at == bytes || each(at, Word(word), 0, bytes - at);
 }
 
 void BlockContent::Fill(std::uint64_t offset,

@@ -26,7 +26,10 @@ class BlockContent {
   bool Matches(std::uint64_t offset, absl::Span<const std::byte> bytes) const;
 
  private:
-  std::uint64_t Word(std::uint64_t index) const;
+  std::uint64_t Word(std::uint64_t index) const {
+    const std::uint64_t x = seed_ + index * 0x9e3779b97f4a7c15;
+    return (x ^ (x >> 31)) * 0xd6e8feb86659fd93;
+  }
   template <typename Each>
   bool EachWord(std::uint64_t offset, std::size_t bytes, Each each) const;
   std::uint64_t seed_;

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/time/time.h"
 #include "tests/sim/operations.h"
+#include "tests/sim/operator.h"
 #include "tests/sim/oracle.h"
 #include "tests/support/cluster.h"
 
@@ -20,16 +22,21 @@ namespace firnkv {
 
 class Faults {
  public:
-  Faults(SimCluster* cluster, Oracle* oracle, Operations* operations)
-      : cluster_(cluster), oracle_(oracle), operations_(operations) {}
+  struct Parts {
+    SimCluster* cluster = nullptr;
+    Oracle* oracle = nullptr;
+    Operations* operations = nullptr;
+    Operator* admin = nullptr;
+  };
+  explicit Faults(const Parts& parts);
 
   // From now on, until Stop.
   void Start() {
-    cluster_->world()->links()->quality() = FairWeather();
+    parts_.cluster->world()->links()->quality() = FairWeather();
     Next();
   }
   // No new faults; those that last end by HealEverything.
-  void Stop() { stopped_ = true; }
+  void Stop();
 
   std::uint64_t injected() const { return injected_; }
 
@@ -43,39 +50,83 @@ class Faults {
 
   void Next();
   void Inject();
+
+  // --- Processes.
   void CrashNode();
   void PauseNode();
   void CrashWorker();
+  void CrashWorkersOfAHost();
   void PauseWorker();
   void RestartWorker();
+  void BreakSessions();
+  // Somebody stops in the middle of a commit, an open, a transfer.
+  void Ambush();
+
+  // --- The catalog.
   void CrashCatalog();
   void PauseCatalog();
+  void LoseCatalog();
+  // An older state of it comes up in its place.
+  void ReplaceCatalog();
+  // A copy of its directory serves for a while, then the original again.
+  void DoubleCatalog();
+  void StartCatalog();
+
+  // --- Between hosts.
   void CutLink();
   void BadWeather();
   void ResetConnections();
+
+  // --- In them.
   void ClearNamespace();
   void FailAllocations();
+  void ShrinkPool();
   void SetWallClock();
   void FlipBit();
+
+  // Rule S3, soon after every worker of the host has died.
+  void CheckSessionsAreOver(int node);
+  void ResumeLater(SimNode* node);
+  void ResumeLater(SimWorker* worker);
 
   // Runs after a while, unless the schedule has come to its end.
   void Later(absl::Duration least, absl::Duration most,
              std::function<void()> undo);
   void Note(std::string_view what);
   std::uint64_t Below(std::uint64_t bound) {
-    return cluster_->executor()->random()->Below(bound);
+    return parts_.cluster->executor()->random()->Below(bound);
   }
-  SimNode& SomeNode() { return cluster_->Node(1 + Below(cluster_->nodes())); }
+  int SomeNodeNumber() {
+    return 1 + static_cast<int>(Below(parts_.cluster->nodes()));
+  }
+  SimNode& SomeNode() { return parts_.cluster->Node(SomeNodeNumber()); }
   SimWorker& SomeWorker() {
-    return *cluster_->workers()[Below(cluster_->workers().size())];
+    return *parts_.cluster->workers()[Below(parts_.cluster->workers().size())];
   }
   std::string SomeHost();
 
-  SimCluster* const cluster_;
-  Oracle* const oracle_;
-  Operations* const operations_;
+  // The next call of `method` stops whoever is to be stopped, some tasks later.
+  struct Trap {
+    // Empty: the next large send on a stream.
+    std::string method;
+    SimNode* node = nullptr;
+    SimWorker* worker = nullptr;
+    // Who is in the method: this process's number.
+    std::uint32_t process = 0;
+  };
+  void Spring();
+  void OnCall(const SimControl::Seen& seen);
+  void OnSend(const SimProcess* sender, std::size_t bytes);
+
+  const Parts parts_;
   bool stopped_ = false;
   std::uint64_t injected_ = 0;
+  std::optional<Trap> trap_;
+  // The catalog's directory of some time ago.
+  SimStore::Families old_catalog_;
+  bool has_old_catalog_ = false;
+  // While a copy serves: the original.
+  std::optional<SimStore::Families> original_;
 };
 
 }  // namespace firnkv

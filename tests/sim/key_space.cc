@@ -1,6 +1,8 @@
 #include "tests/sim/key_space.h"
 
+#include <set>
 #include <string>
+#include <utility>
 
 #include "client/chain.h"
 #include "proto/base/text.h"
@@ -10,6 +12,9 @@ namespace {
 
 constexpr std::size_t kConversations = 20;
 constexpr std::size_t kSingles = 70;
+// Of the namespaces that are there for their settings, fewer.
+constexpr std::size_t kDraftConversations = 6;
+constexpr std::size_t kStrictSingles = 24;
 
 // Around the bounds: one byte, pages, pieces of checksums.
 constexpr std::uint64_t kLengths[] = {1,    100,   4096,  4097,  8192,
@@ -58,6 +63,27 @@ KeySpace::KeySpace() {
     singles_.push_back(
         {block.key, block.place, kLengths[i % std::size(kLengths)]});
   }
+  drafts_.assign(chains_.begin(), chains_.begin() + kDraftConversations);
+  for (std::vector<PlannedBlock>& chain : drafts_) {
+    for (PlannedBlock& block : chain) {
+      // By position: a prefix is shared, so its lengths are.
+      block.length = kLengths[block.place.position % std::size(kLengths)];
+    }
+  }
+  strict_.assign(singles_.begin(), singles_.begin() + kStrictSingles);
+  for (PlannedBlock& block : strict_) block.length = kStrictBytes;
+}
+
+std::vector<PlannedBlock> KeySpace::AllBlocks(std::size_t name_space) const {
+  if (!IsChained(name_space)) return singles(name_space);
+  std::vector<PlannedBlock> blocks;
+  std::set<BlockKey> taken;
+  for (const std::vector<PlannedBlock>& chain : chains(name_space)) {
+    for (const PlannedBlock& block : chain) {
+      if (taken.insert(block.key).second) blocks.push_back(block);
+    }
+  }
+  return blocks;
 }
 
 std::vector<OpenNamespaceRequest> KeySpace::NameSpaces() {
@@ -69,7 +95,16 @@ std::vector<OpenNamespaceRequest> KeySpace::NameSpaces() {
   files.name = "files";
   files.contract = Contract();
   files.chained = false;
-  return {chat, files};
+  OpenNamespaceRequest drafts;
+  drafts.name = "drafts";
+  drafts.contract = Contract();
+  OpenNamespaceRequest ledger;
+  ledger.name = "ledger";
+  ledger.contract = Contract();
+  ledger.block_bytes = kStrictBytes;
+  ledger.chained = false;
+  ledger.strict_clear = true;
+  return {chat, files, drafts, ledger};
 }
 
 }  // namespace firnkv

@@ -1,6 +1,7 @@
-// The keys that schedules use: a small tree of chains (for a chained namespace)
-// and a bag of single blocks (for an unchained one), few enough that writers
-// meet, and the same for every tenant: equal prompts give equal keys.
+// The keys that schedules use: a small tree of chains (for chained namespaces)
+// and a bag of single blocks (for unchained ones), few enough that writers
+// meet, and the same for every tenant and in every namespace of a kind: equal
+// prompts give equal keys.
 //
 // Pure values; made once.
 
@@ -25,25 +26,42 @@ struct PlannedBlock {
 
 class KeySpace {
  public:
+  // Namespaces, by index: chained, of one declared size; unchained, of any
+  // size; chained, of any size; unchained, of one size, cleared strictly.
   static constexpr std::size_t kChained = 0;
   static constexpr std::size_t kUnchained = 1;
+  static constexpr std::size_t kDrafts = 2;
+  static constexpr std::size_t kStrict = 3;
+  static constexpr std::size_t kNameSpaces = 4;
   static constexpr std::uint64_t kChainedBytes = 8192;
+  static constexpr std::uint64_t kStrictBytes = 12288;
   static constexpr std::uint32_t kBlockTokens = 16;
+  static bool IsChained(std::size_t name_space) {
+    return name_space == kChained || name_space == kDrafts;
+  }
 
   KeySpace();
 
   // Conversations: each starts with one shared block, many share more.
-  const std::vector<std::vector<PlannedBlock>>& chains() const {
-    return chains_;
+  const std::vector<std::vector<PlannedBlock>>& chains(
+      std::size_t name_space = kChained) const {
+    return name_space == kDrafts ? drafts_ : chains_;
   }
-  const std::vector<PlannedBlock>& singles() const { return singles_; }
+  const std::vector<PlannedBlock>& singles(
+      std::size_t name_space = kUnchained) const {
+    return name_space == kStrict ? strict_ : singles_;
+  }
+  // Each once.
+  std::vector<PlannedBlock> AllBlocks(std::size_t name_space) const;
 
-  // How workers open the two namespaces, by index.
+  // How workers open the namespaces, by index.
   static std::vector<OpenNamespaceRequest> NameSpaces();
 
  private:
   std::vector<std::vector<PlannedBlock>> chains_;
+  std::vector<std::vector<PlannedBlock>> drafts_;
   std::vector<PlannedBlock> singles_;
+  std::vector<PlannedBlock> strict_;
 };
 
 }  // namespace firnkv

@@ -5,71 +5,15 @@
 #include <utility>
 
 #include "proto/base/text.h"
-#include "tests/sim/block_content.h"
+#include "tests/sim/operation.h"
 
 namespace firnkv {
-
-struct SimOperation {
-  std::uint64_t number = 0;
-  std::string kind;
-  SimWorker* worker = nullptr;
-  std::uint64_t life = 0;
-  std::uint64_t pauses = 0;
-  BootTime began;
-  absl::Duration deadline;
-  std::size_t name_space = 0;
-  std::size_t clears_seen = 0;
-  bool quiet = false;
-  bool leading_run = false;
-  std::vector<PlannedBlock> blocks;
-  Operations::Done done;
-
-  // One a block.
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<absl::Span<std::byte>> bytes;  // In `memory` or shared.
-  std::vector<std::uint64_t> salts;
-  std::vector<std::vector<Buffer>> read_buffers;
-  std::vector<std::vector<ConstBuffer>> write_buffers;
-  std::vector<ReadTarget> read_targets;
-  std::vector<WriteBlock> write_blocks;
-  std::vector<ExistsTarget> exists_targets;
-  std::vector<RemoveTarget> remove_targets;
-  std::byte* shared = nullptr;
-
-  std::vector<Outcome> outcomes;
-  bool outcome_came = false;
-  bool free_came = false;
-
-  std::string Name() const {
-    return StrCat("#", number, " ", kind, " of ", blocks.size(), " by ",
-                  worker->options().name, ".", life);
-  }
-};
 
 namespace {
 
 constexpr std::byte kGivenBack{0xdd};
 // What the client's timers and tasks may add; no computing takes time here.
 constexpr absl::Duration kSlack = absl::Milliseconds(5);
-
-// `bytes` as one to four buffers.
-template <typename B, typename S>
-std::vector<B> Pieces(S bytes, SimExecutor* world) {
-  std::vector<B> pieces;
-  std::size_t at = 0;
-  const std::size_t many = 1 + world->random()->Below(4);
-  for (std::size_t i = 0; i < many && at < bytes.size(); ++i) {
-    const std::size_t rest = bytes.size() - at;
-    const std::size_t take =
-        i + 1 == many ? rest : 1 + world->random()->Below(rest);
-    B piece;
-    piece.address = bytes.data() + at;
-    piece.length = take;
-    pieces.push_back(piece);
-    at += take;
-  }
-  return pieces;
-}
 
 bool MayBeReadOutcome(Outcome outcome) {
   switch (outcome) {
@@ -98,34 +42,13 @@ bool MayBeReadOutcome(Outcome outcome) {
   return false;
 }
 
-bool MayBeWriteOutcome(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kStored:
-    case Outcome::kAlreadyThere:
-    case Outcome::kCongested:
-    case Outcome::kReservationOver:
-    case Outcome::kCleared:
-    case Outcome::kUnavailable:
-    case Outcome::kTimedOut:
-    case Outcome::kCancelled:
-    case Outcome::kBeingWritten:
-      return true;
-    case Outcome::kHit:
-    case Outcome::kMiss:
-    case Outcome::kExpired:
-    case Outcome::kCorrupt:
-    case Outcome::kDenied:
-    case Outcome::kSkipped:
-    case Outcome::kWrongSize:
-    case Outcome::kStaleLocation:
-    case Outcome::kOverQuota:
-    case Outcome::kUnset:
-      return false;
-  }
-  return false;
-}
-
 }  // namespace
+
+Operations::Operations(SimWorld* world, Oracle* oracle)
+    : world_(world), oracle_(oracle) {
+  world->control()->Watch(
+      [this](const SimControl::Seen& seen) { OnCall(seen); });
+}
 
 Operations::Shared Operations::Begin(SimWorker* worker, std::string_view kind,
                                      std::size_t name_space,
@@ -138,9 +61,10 @@ Operations::Shared Operations::Begin(SimWorker* worker, std::string_view kind,
   op->life = worker->life();
   op->pauses = worker->pauses();
   op->began = worker->process()->clock()->Now();
+  op->began_true = world_->executor()->true_nanos();
   op->deadline = deadline;
   op->name_space = name_space;
-  op->clears_seen = seen_[{worker, name_space}];
+  op->clears_seen = SeenBy(*worker, name_space)->clears;
   op->blocks = blocks;
   op->done = std::move(done);
   ++counts_.begun;
@@ -150,10 +74,21 @@ Operations::Shared Operations::Begin(SimWorker* worker, std::string_view kind,
   return op;
 }
 
-void Operations::NoteSeen(SimWorker* worker, std::size_t name_space,
-                          std::size_t clears_when_asked) {
-  std::size_t& seen = seen_[{worker, name_space}];
-  seen = std::max(seen, clears_when_asked);
+Operations::Seen* Operations::SeenBy(const SimWorker& worker,
+                                     std::size_t name_space) {
+  Seen* const seen = &seen_[{&worker, name_space}];
+  if (seen->life != worker.life()) {
+    *seen = {.life = worker.life(), .clears = 0};
+    NoteSeen(worker, name_space);
+  }
+  return seen;
+}
+
+void Operations::NoteSeen(const SimWorker& worker, std::size_t name_space) {
+  const NamespaceHandle& handle = worker.name_space(name_space);
+  Seen* const seen = &seen_[{&worker, name_space}];
+  seen->clears = std::max(seen->clears,
+                          oracle_->ClearsUpTo(handle.id, handle.clear_epoch));
 }
 
 bool Operations::OnOutcome(const Shared& op) {
@@ -209,6 +144,9 @@ void Operations::End(const Shared& op) {
 std::vector<std::string> Operations::NotEnded() {
   std::vector<std::string> names;
   std::vector<Shared> still;
+  std::erase_if(scribblers_, [](const Shared& op) {
+    return op->life != op->worker->life();
+  });
   for (const Shared& op : live_) {
     if (op->life != op->worker->life()) {
       ++counts_.died;
@@ -285,8 +223,7 @@ void Operations::OnReadOutcome(const Shared& op, const ReadReport& report) {
     } else if (op->leading_run && target.outcome == Outcome::kHit && !closed) {
       oracle_->Violation(StrCat("A HIT BEYOND THE RUN: ", op->Name()));
     }
-    if (!MayBeReadOutcome(target.outcome) &&
-        !(corruption_ && target.outcome == Outcome::kCorrupt)) {
+    if (!MayBeReadOutcome(target.outcome) && !IsFair(target.outcome)) {
       oracle_->Violation(StrCat("STRANGE OUTCOME: ", op->Name(), ": ",
                                 OutcomeName(target.outcome)));
     }
@@ -308,7 +245,10 @@ void Operations::JudgeRead(const Shared& op) {
     oracle_->CheckHit(
         BlockId{op->worker->name_space(op->name_space).id, op->blocks[i].key},
         op->read_targets[i].offset, op->memory[i],
-        {.clears_seen = op->clears_seen, .quiet = op->quiet, .who = who});
+        {.clears_seen = op->clears_seen,
+         .began = op->began_true,
+         .quiet = op->quiet,
+         .who = who});
   }
 }
 
@@ -338,92 +278,6 @@ void Operations::WatchBuffers(const Shared& op) {
   });
 }
 
-void Operations::Write(SimWorker* worker, WritePlan plan, Done done) {
-  const Shared op = Begin(worker, "write", plan.name_space, plan.blocks,
-                          plan.deadline, std::move(done));
-  const NamespaceHandle& handle = worker->name_space(plan.name_space);
-  std::uint64_t sum = 0;
-  for (const PlannedBlock& block : plan.blocks) sum += block.length;
-  absl::Span<std::byte> shared;
-  if (plan.shared) {
-    auto given = worker->client()->AllocateShared(sum);
-    if (given.ok()) {
-      shared = *given;
-      op->shared = shared.data();
-    }
-  }
-  const std::size_t n = plan.blocks.size();
-  op->memory.resize(n);
-  op->write_buffers.resize(n);
-  op->write_blocks.resize(n);
-  std::uint64_t at = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const PlannedBlock& block = plan.blocks[i];
-    absl::Span<std::byte> bytes;
-    if (op->shared != nullptr) {
-      bytes = shared.subspan(at, block.length);
-      at += block.length;
-    } else {
-      op->memory[i].resize(block.length);
-      bytes = absl::MakeSpan(op->memory[i]);
-    }
-    const BlockId id{handle.id, block.key};
-    op->salts.push_back(oracle_->BeginWrite(id, block.length));
-    BlockContent(id, op->salts[i]).Fill(0, bytes);
-    op->bytes.push_back(bytes);
-    op->write_buffers[i] = Pieces<ConstBuffer>(bytes, world_->executor());
-    op->write_blocks[i].key = block.key;
-    op->write_blocks[i].place = block.place;
-    op->write_blocks[i].source = op->write_buffers[i];
-  }
-  WriteRequest request;
-  request.name_space = handle;
-  request.blocks = absl::MakeSpan(op->write_blocks);
-  request.deadline = plan.deadline;
-  request.wait_for = plan.wait_for;
-  WriteDone ends;
-  ends.on_outcome = [this, op](const WriteReport& report) {
-    OnWriteOutcome(op, report);
-  };
-  ends.on_buffers_free = [this, op] { OnWriteFree(op); };
-  worker->client()->StartWrite(request, std::move(ends));
-}
-
-void Operations::OnWriteOutcome(const Shared& op, const WriteReport& report) {
-  if (!OnOutcome(op)) return;
-  JudgeStatus(op, report.status);
-  for (std::size_t i = 0; i < op->write_blocks.size(); ++i) {
-    const Outcome outcome = op->write_blocks[i].outcome;
-    op->outcomes.push_back(outcome);
-    ++counts_.writes[static_cast<std::size_t>(outcome)];
-    if (outcome == Outcome::kStored) {
-      oracle_->EndStored(
-          BlockId{op->worker->name_space(op->name_space).id, op->blocks[i].key},
-          op->salts[i]);
-    }
-    if (!MayBeWriteOutcome(outcome)) {
-      oracle_->Violation(
-          StrCat("STRANGE OUTCOME: ", op->Name(), ": ", OutcomeName(outcome)));
-    }
-  }
-}
-
-void Operations::OnWriteFree(const Shared& op) {
-  if (!OnFree(op)) return;
-  // Whoever still reads the source gets garbage.
-  for (const absl::Span<std::byte> bytes : op->bytes) {
-    std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
-  }
-  if (op->shared != nullptr) op->worker->client()->FreeShared(op->shared);
-  for (std::size_t i = 0; i < op->outcomes.size(); ++i) {
-    if (op->outcomes[i] == Outcome::kStored) continue;
-    oracle_->EndUnknown(
-        BlockId{op->worker->name_space(op->name_space).id, op->blocks[i].key},
-        op->salts[i]);
-  }
-  End(op);
-}
-
 void Operations::Exists(SimWorker* worker, std::size_t name_space,
                         std::vector<PlannedBlock> blocks,
                         absl::Duration deadline, Done done) {
@@ -443,7 +297,7 @@ void Operations::Exists(SimWorker* worker, std::size_t name_space,
     if (!OnOutcome(op)) return;
     for (const ExistsTarget& target : op->exists_targets) {
       op->outcomes.push_back(target.outcome);
-      if (!MayBeReadOutcome(target.outcome)) {
+      if (!MayBeReadOutcome(target.outcome) && !IsFair(target.outcome)) {
         oracle_->Violation(StrCat("STRANGE OUTCOME: ", op->Name(), ": ",
                                   OutcomeName(target.outcome)));
       }

@@ -40,14 +40,15 @@ struct OperationCounts {
   std::array<std::uint64_t, kLastOutcome + 1> writes{};
   std::uint64_t bytes_mapped = 0;
   std::uint64_t bytes_remote = 0;
+  // Commits of bytes that changed beneath them, and were refused.
+  std::uint64_t scribbles_caught = 0;
 };
 
 struct SimOperation;
 
 class Operations {
  public:
-  Operations(SimWorld* world, Oracle* oracle)
-      : world_(world), oracle_(oracle) {}
+  Operations(SimWorld* world, Oracle* oracle);
 
   // What became of each block, once both ends have come. Never runs if the
   // worker dies before.
@@ -71,6 +72,9 @@ class Operations {
     WriteWait wait_for = WriteWait::kLocal;
     // From AllocateShared.
     bool shared = false;
+    // The writer's bytes change while its commit is under way (rules P1, S1):
+    // nothing of that may ever be stored. Of one block, shared.
+    bool scribble = false;
   };
   void Write(SimWorker* worker, WritePlan plan, Done done);
 
@@ -81,14 +85,16 @@ class Operations {
               std::vector<PlannedBlock> blocks, absl::Duration deadline,
               Done done);
 
-  // The namespace was opened again by the worker: it has seen the clears that
-  // had ended by `when_asked` (Oracle::ClearsEnded).
-  void NoteSeen(SimWorker* worker, std::size_t name_space,
-                std::size_t clears_when_asked);
+  // The namespace was opened again by the worker, whose handle says which
+  // clears it has seen.
+  void NoteSeen(const SimWorker& worker, std::size_t name_space);
 
   // Somebody turned bits over in memory: kCorrupt is a fair answer from now on.
   void ExpectCorruption() { corruption_ = true; }
   bool corruption_expected() const { return corruption_; }
+  // Another catalog answers, or one that has outdated all tokens (rule A9):
+  // kDenied is a fair answer while `expected`.
+  void ExpectDenials(bool expected) { denials_ = expected; }
 
   // Operations of living workers that have not ended.
   std::vector<std::string> NotEnded();
@@ -106,6 +112,7 @@ class Operations {
   void OnReadFree(const Shared& op);
   void OnWriteOutcome(const Shared& op, const WriteReport& report);
   void OnWriteFree(const Shared& op);
+  void OnCall(const SimControl::Seen& seen);
   void JudgeStatus(const Shared& op, const absl::Status& status);
   void JudgeRead(const Shared& op);
   // The outcome came, in time and once; false: the life is over, ignore it.
@@ -119,10 +126,23 @@ class Operations {
   Oracle* const oracle_;
   std::vector<Shared> live_;
   OperationCounts counts_;
+  bool IsFair(Outcome outcome) const {
+    return (corruption_ && outcome == Outcome::kCorrupt) ||
+           (denials_ && outcome == Outcome::kDenied);
+  }
+
   bool corruption_ = false;
+  bool denials_ = false;
   std::uint64_t next_ = 1;
+  // Writes whose bytes shall change once their commit is under way.
+  std::vector<Shared> scribblers_;
+  struct Seen {
+    std::uint64_t life = 0;
+    std::size_t clears = 0;
+  };
+  Seen* SeenBy(const SimWorker& worker, std::size_t name_space);
   // By worker and namespace.
-  std::map<std::pair<const SimWorker*, std::size_t>, std::size_t> seen_;
+  std::map<std::pair<const SimWorker*, std::size_t>, Seen> seen_;
 };
 
 }  // namespace firnkv

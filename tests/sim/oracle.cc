@@ -44,21 +44,28 @@ void Oracle::SetStoredAt(const BlockId& block, std::uint64_t salt,
 
 std::size_t Oracle::BeginClear(NamespaceId name_space) {
   std::vector<Clear>& clears = clears_[name_space];
-  clears.push_back(Clear{world_->true_nanos(), false});
+  clears.push_back(Clear{.began = world_->true_nanos()});
   return clears.size();
 }
 
-void Oracle::EndClear(NamespaceId name_space, std::size_t number) {
-  clears_[name_space][number - 1].ended = true;
+void Oracle::EndClear(NamespaceId name_space, std::size_t number,
+                      ClearEpoch epoch) {
+  Clear& clear = clears_[name_space][number - 1];
+  clear.ended = true;
+  clear.epoch = epoch;
 }
 
-std::size_t Oracle::ClearsEnded(NamespaceId name_space) const {
+void Oracle::EndWait(NamespaceId name_space, std::size_t number) {
+  clears_[name_space][number - 1].waited_for = world_->true_nanos();
+}
+
+std::size_t Oracle::ClearsUpTo(NamespaceId name_space, ClearEpoch epoch) const {
   auto it = clears_.find(name_space);
   if (it == clears_.end()) return 0;
   // A clear that ended raised the epoch above every one that began before it
   // ended, as far as those took effect at all: so only the last one counts.
   for (std::size_t i = it->second.size(); i > 0; --i) {
-    if (it->second[i - 1].ended) return i;
+    if (it->second[i - 1].ended && it->second[i - 1].epoch <= epoch) return i;
   }
   return 0;
 }
@@ -90,10 +97,13 @@ void Oracle::CheckCleared(const BlockId& block, const Version& version,
     const Clear& clear = it->second[i];
     if (version.stored_at >= clear.began) continue;
     const bool seen = i < reader.clears_seen;
-    if (clear.ended && (seen || reader.quiet)) {
+    const bool waited_for = clear.waited_for <= reader.began;
+    if (clear.ended && (seen || waited_for || reader.quiet)) {
       Violation(StrCat("CLEARED BYTES: ", reader.who, " read ", Name(block),
                        " of before clear ", i + 1,
-                       seen ? ", which it had seen" : ", long after it"));
+                       seen         ? ", which it had seen"
+                       : waited_for ? ", which somebody had waited for"
+                                    : ", long after it"));
       return;
     }
   }

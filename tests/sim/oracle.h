@@ -5,7 +5,9 @@
 //   - a hit's bytes are those of one write of that very namespace and key, of
 //     the right range, all from one write;
 //   - a write that had ended before a clear was asked for is not read by a
-//     client that has seen the clear, nor by anybody once the cluster is quiet;
+//     client that has seen the clear, nor by anybody once the cluster is quiet,
+//     nor, where the namespace is cleared strictly, in a read that begins after
+//     the clear was waited for;
 //   - every operation ends: its outcome once, by its deadline, then its buffers
 //     once, within the grace.
 //
@@ -45,16 +47,20 @@ class Oracle {
   // --- Clears.
   // Returns the number of this clear of the namespace, from 1.
   std::size_t BeginClear(NamespaceId name_space);
-  // Clears of the namespace that have ended OK: what a client that opens it
-  // from now on has seen.
-  void EndClear(NamespaceId name_space, std::size_t number);
-  std::size_t ClearsEnded(NamespaceId name_space) const;
+  // It was answered with OK: the namespace is at `epoch` now.
+  void EndClear(NamespaceId name_space, std::size_t number, ClearEpoch epoch);
+  // Nobody is pending any more (rule C4).
+  void EndWait(NamespaceId name_space, std::size_t number);
+  // Clears of the namespace that whoever knows of `epoch` has seen.
+  std::size_t ClearsUpTo(NamespaceId name_space, ClearEpoch epoch) const;
 
   // --- Reads.
   struct Reader {
     // Clears of the namespace that the reader's client had seen when the read
     // began.
     std::size_t clears_seen = 0;
+    // True nanoseconds.
+    std::int64_t began = 0;
     // The cluster is quiet: no cleared content may be read by anybody.
     bool quiet = false;
     std::string_view who;
@@ -77,6 +83,9 @@ class Oracle {
   struct Clear {
     std::int64_t began = 0;
     bool ended = false;
+    ClearEpoch epoch = ClearEpoch::kUnknown;
+    // INT64_MAX until then.
+    std::int64_t waited_for = INT64_MAX;
   };
   void CheckCleared(const BlockId& block, const Version& version,
                     const Reader& reader);

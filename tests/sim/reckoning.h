@@ -7,7 +7,7 @@
 #define FIRNKV_TESTS_SIM_RECKONING_H_
 
 #include <cstddef>
-#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +18,10 @@
 #include "tests/support/cluster.h"
 
 namespace firnkv {
+
+namespace v1 {
+class LocateResponse;
+}  // namespace v1
 
 class Reckoning {
  public:
@@ -31,6 +35,8 @@ class Reckoning {
 
   void CheckNothingIsLeftOver();
   void CheckIndexAndNodesAgree();
+  // What asks for a leading run is told of all of it and of nothing beyond.
+  void CheckLeadingRuns();
   void CheckEveryKeyCanBeWritten();
   // Last: the workers close.
   void CheckWorkersGiveEverythingBack();
@@ -47,8 +53,12 @@ class Reckoning {
   // What the catalog answers to Locate for every key of the key space; false
   // if it does not answer.
   bool CopiesInIndex(std::set<Place>* places);
-  bool Locate(int tenant, std::size_t name_space, std::set<Place>* places);
-  std::vector<PlannedBlock> AllBlocks(std::size_t name_space) const;
+  bool AddPlaces(int tenant, std::size_t name_space, std::set<Place>* places);
+  std::optional<v1::LocateResponse> Locate(
+      SimWorker* worker, std::size_t name_space,
+      const std::vector<PlannedBlock>& blocks, ReadWant want);
+  void CheckLeadingRun(SimWorker* worker, std::size_t name_space,
+                       const std::vector<PlannedBlock>& chain, std::size_t run);
   void WriteAndReadBack(SimWorker* writer, SimWorker* reader,
                         std::size_t name_space,
                         const std::vector<PlannedBlock>& blocks);
@@ -58,7 +68,8 @@ class Reckoning {
   std::vector<Outcome> Write(SimWorker* writer, std::size_t name_space,
                              const std::vector<PlannedBlock>& blocks);
   std::vector<Outcome> Read(SimWorker* reader, std::size_t name_space,
-                            const std::vector<PlannedBlock>& blocks);
+                            const std::vector<PlannedBlock>& blocks,
+                            ReadWant want);
   void WriteAndReadAlone(SimWorker* writer, SimWorker* reader,
                          std::size_t name_space, const PlannedBlock& block);
   std::string Name(const Place& place) const;

@@ -1,11 +1,16 @@
 #include "tests/sim/schedule.h"
 
+#include <malloc.h>
+
 #include <memory>
 #include <utility>
 
 #include "proto/base/text.h"
+#include "server/node/node.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/header_check.h"
 #include "tests/sim/key_space.h"
+#include "tests/sim/operator.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/reckoning.h"
 #include "tests/sim/workload.h"
@@ -52,8 +57,13 @@ class Schedule {
         cluster_(ClusterOptions(options)),
         oracle_(cluster_.executor()),
         operations_(cluster_.world(), &oracle_),
-        workload_(cluster_.world(), &Keys(), &oracle_, &operations_),
-        faults_(&cluster_, &oracle_, &operations_),
+        workload_(cluster_.world(), &Keys(), &operations_),
+        admin_(&cluster_, &oracle_, &operations_),
+        faults_({.cluster = &cluster_,
+                 .oracle = &oracle_,
+                 .operations = &operations_,
+                 .admin = &admin_}),
+        headers_(&cluster_, &oracle_, &operations_),
         reckoning_(&cluster_, &Keys(), &oracle_, &operations_) {}
 
   ScheduleReport Run() {
@@ -73,7 +83,9 @@ class Schedule {
       oracle_.Violation("NO START");
       return false;
     }
+    admin_.Start();
     faults_.Start();
+    headers_.Start();
     const bool enough = cluster_.RunUntil(
         [this] {
           return !oracle_.violations().empty() ||
@@ -84,27 +96,37 @@ class Schedule {
     if (!enough) oracle_.Violation("STUCK: no requests any more");
     workload_.Stop();
     faults_.Stop();
+    headers_.Stop();
     return oracle_.violations().empty();
   }
 
   void Calm() {
     cluster_.executor()->Note("calm");
     cluster_.HealEverything();
+    for (int n = 1; n <= cluster_.nodes(); ++n) {
+      cluster_.Node(n).node()->SetDramTarget(cluster_.options().pool_bytes);
+    }
     cluster_.RunFor(kLongestOperation);
     for (const std::string& name : operations_.NotEnded()) {
       oracle_.Violation(StrCat("NOT ENDED: ", name));
+    }
+    if (!cluster_.RunUntil([this] { return !admin_.repairing(); })) {
+      oracle_.Violation("NOT REPAIRED: the catalog");
     }
     if (!cluster_.RunUntil([this] { return cluster_.EverybodyIsReady(); })) {
       oracle_.Violation("NOT READY AGAIN: a worker");
     }
     cluster_.RunFor(kQuiet);
+    operations_.ExpectDenials(false);
   }
 
   void Reckon() {
     if (!oracle_.violations().empty()) return;
     cluster_.executor()->Note("reckoning");
+    headers_.Check();
     reckoning_.CheckNothingIsLeftOver();
     reckoning_.CheckIndexAndNodesAgree();
+    reckoning_.CheckLeadingRuns();
     reckoning_.CheckEveryKeyCanBeWritten();
     reckoning_.CheckWorkersGiveEverythingBack();
     reckoning_.CheckNothingIsLeftOver();
@@ -119,6 +141,7 @@ class Schedule {
     report.requests = workload_.requests();
     report.faults = faults_.injected();
     report.hits_checked = oracle_.hits_checked();
+    report.headers_checked = headers_.headers_checked();
     report.counts = operations_.counts();
     for (int n = 1; n <= cluster_.nodes(); ++n) {
       if (cluster_.Node(n).running()) {
@@ -133,11 +156,21 @@ class Schedule {
   Oracle oracle_;
   Operations operations_;
   Workload workload_;
+  Operator admin_;
   Faults faults_;
+  HeaderCheck headers_;
   Reckoning reckoning_;
 };
 
 }  // namespace
+
+void KeepFreedMemory() {
+  // A schedule has some 50 MiB at most.
+  constexpr int kEnough = 256 << 20;
+  mallopt(M_MMAP_THRESHOLD, kEnough);
+  mallopt(M_TRIM_THRESHOLD, kEnough);
+  mallopt(M_TOP_PAD, 16 << 20);
+}
 
 ScheduleReport RunSchedule(const ScheduleOptions& options) {
   Schedule schedule(options);

@@ -4,9 +4,12 @@
 // Invariants (oracle.h judges while it runs):
 //   - never wrong bytes, never another tenant's, nothing cleared comes back;
 //   - every operation ends, both ends once, in time;
+//   - what a header says of a slot is true, and no generation comes twice
+//     (header_check.h);
+//   - what a session had ends with it;
 // and after quiet:
 //   - the index and the nodes agree: what the catalog would tell a reader is
-//     what the nodes have;
+//     what the nodes have, and leading runs are as long as they can be;
 //   - no slot, lease, hold, reservation or mapping is left over;
 //   - every key can be written again, and read from another node.
 //
@@ -41,11 +44,16 @@ struct ScheduleReport {
   std::uint64_t requests = 0;
   std::uint64_t faults = 0;
   std::uint64_t hits_checked = 0;
+  std::uint64_t headers_checked = 0;
   std::uint64_t evictions = 0;
   OperationCounts counts;
 };
 
 ScheduleReport RunSchedule(const ScheduleOptions& options);
+
+// For a process that runs many: memory that one schedule gave back serves the
+// next one, without a turn through the kernel and its page faults.
+void KeepFreedMemory();
 
 // What happened, for people.
 std::string Describe(const ScheduleReport& report);

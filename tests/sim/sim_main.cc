@@ -1,6 +1,7 @@
 // firnkv_sim: schedules of the simulation, as many as asked for.
 //
 //     firnkv_sim --count=10000 --seed=1      seeds 1 to 10000
+//     firnkv_sim --count=50 --seed=2 --stride=2   every other seed, from 2 on
 //     firnkv_sim --count=1 --seed=77 --verbose --trace
 //
 // Violations are printed as they are found, with the command that replays
@@ -21,6 +22,7 @@ namespace {
 
 struct Flags {
   std::uint64_t count = 100;
+  std::uint64_t stride = 1;
   ScheduleOptions schedule;
   bool verbose = false;
 };
@@ -43,13 +45,14 @@ bool Parse(int argc, char** argv, Flags* flags) {
     } else if (argument == "--trace") {
       flags->schedule.tracing = true;
     } else if (!TakeNumber(argument, "--count=", &flags->count) &&
+               !TakeNumber(argument, "--stride=", &flags->stride) &&
                !TakeNumber(argument, "--seed=", &flags->schedule.seed) &&
                !TakeNumber(argument,
                            "--operations=", &flags->schedule.operations) &&
                !TakeNumber(argument, "--faults=", &flags->schedule.faults)) {
       std::fprintf(stderr,
-                   "%s: usage: [--seed=S] [--count=N] [--operations=N] "
-                   "[--faults=N] [--verbose] [--trace]\n",
+                   "%s: usage: [--seed=S] [--count=N] [--stride=N] "
+                   "[--operations=N] [--faults=N] [--verbose] [--trace]\n",
                    argv[i]);
       return false;
     }
@@ -59,8 +62,8 @@ bool Parse(int argc, char** argv, Flags* flags) {
 
 int Run(const Flags& flags) {
   std::uint64_t violations = 0;
-  const std::uint64_t first = flags.schedule.seed;
-  for (std::uint64_t seed = first; seed < first + flags.count; ++seed) {
+  for (std::uint64_t i = 0; i < flags.count; ++i) {
+    const std::uint64_t seed = flags.schedule.seed + i * flags.stride;
     ScheduleOptions options = flags.schedule;
     options.seed = seed;
     const ScheduleReport report = RunSchedule(options);
@@ -85,6 +88,7 @@ int Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   firnkv::TurnOffDeadlockDetection();
+  firnkv::KeepFreedMemory();
   firnkv::Flags flags;
   if (!firnkv::Parse(argc, argv, &flags)) return 2;
   return firnkv::Run(flags);

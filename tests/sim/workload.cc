@@ -36,30 +36,32 @@ void Workload::Request(SimWorker* worker, std::function<void()> go_on) {
   } else if (what < 85) {
     RandomWrite(worker, std::move(go_on));
   } else if (what < 91) {
-    operations_->Exists(worker, KeySpace::kChained, SomeOfAChain(),
+    const std::size_t name_space = SomeNameSpace();
+    operations_->Exists(worker, name_space, SomeBlocks(name_space),
                         SomeDeadline(), done);
-  } else if (what < 96) {
-    const bool chained = Below(2) == 0;
-    operations_->Remove(
-        worker, chained ? KeySpace::kChained : KeySpace::kUnchained,
-        chained ? SomeOfAChain() : SomeSingles(), SomeDeadline(), done);
+  } else if (what < 95) {
+    const std::size_t name_space = SomeNameSpace();
+    operations_->Remove(worker, name_space, SomeBlocks(name_space),
+                        SomeDeadline(), done);
   } else {
     Reopen(worker, std::move(go_on));
   }
 }
 
 void Workload::EngineRequest(SimWorker* worker, std::function<void()> go_on) {
-  const std::vector<PlannedBlock>& chain =
-      keys_->chains()[Below(keys_->chains().size())];
+  const std::size_t name_space =
+      Below(5) == 0 ? KeySpace::kDrafts : KeySpace::kChained;
+  const auto& chains = keys_->chains(name_space);
+  const std::vector<PlannedBlock>& chain = chains[Below(chains.size())];
   const std::size_t blocks = 1 + Below(chain.size());
   const std::vector<PlannedBlock> wanted(chain.begin(), chain.begin() + blocks);
   Operations::ReadPlan read;
-  read.name_space = KeySpace::kChained;
+  read.name_space = name_space;
   read.blocks = wanted;
   read.deadline = SomeDeadline();
   operations_->Read(
       worker, std::move(read),
-      [this, worker, wanted,
+      [this, worker, wanted, name_space,
        go_on = std::move(go_on)](const std::vector<Outcome>& outcomes) {
         std::size_t hits = 0;
         while (hits < outcomes.size() && outcomes[hits] == Outcome::kHit) {
@@ -70,7 +72,7 @@ void Workload::EngineRequest(SimWorker* worker, std::function<void()> go_on) {
           return;
         }
         Operations::WritePlan write;
-        write.name_space = KeySpace::kChained;
+        write.name_space = name_space;
         write.blocks.assign(wanted.begin() + hits, wanted.end());
         write.deadline = SomeDeadline();
         write.wait_for =
@@ -83,9 +85,8 @@ void Workload::EngineRequest(SimWorker* worker, std::function<void()> go_on) {
 
 void Workload::RandomRead(SimWorker* worker, std::function<void()> go_on) {
   Operations::ReadPlan read;
-  const bool chained = Below(3) == 0;
-  read.name_space = chained ? KeySpace::kChained : KeySpace::kUnchained;
-  read.blocks = chained ? SomeOfAChain() : SomeSingles();
+  read.name_space = SomeNameSpace();
+  read.blocks = SomeBlocks(read.name_space);
   read.deadline = SomeDeadline();
   read.want = Below(4) == 0 ? ReadWant::kLeadingRun : ReadWant::kEveryBlock;
   read.ranges = Below(3) == 0;
@@ -109,9 +110,9 @@ void Workload::RaceAgainst(SimWorker* reader, std::size_t name_space,
               Operations::WritePlan write;
               write.name_space = name_space;
               write.deadline = absl::Seconds(1);
-              const auto& all = name_space == KeySpace::kChained
-                                    ? keys_->chains()[0]
-                                    : keys_->singles();
+              const auto& all = KeySpace::IsChained(name_space)
+                                    ? keys_->chains(name_space)[0]
+                                    : keys_->singles(name_space);
               for (const PlannedBlock& block : all) {
                 if (block.length == blocks[0].length &&
                     block.key != blocks[0].key) {
@@ -126,49 +127,75 @@ void Workload::RaceAgainst(SimWorker* reader, std::size_t name_space,
 
 void Workload::RandomWrite(SimWorker* worker, std::function<void()> go_on) {
   Operations::WritePlan write;
-  const bool chained = Below(4) == 0;
-  write.name_space = chained ? KeySpace::kChained : KeySpace::kUnchained;
-  write.blocks = chained ? SomeOfAChain() : SomeSingles();
+  write.name_space = SomeNameSpace();
+  write.blocks = SomeBlocks(write.name_space);
   for (PlannedBlock& block : write.blocks) {
     // Another writer's idea of the block: the old copy must give way (rule
     // P14).
     if (Below(20) != 0) continue;
-    if (chained) {
+    if (KeySpace::IsChained(write.name_space)) {
       block.place.tokens += 1 + Below(3);
-    } else {
+    } else if (write.name_space == KeySpace::kUnchained) {
       block.length += 1 + Below(9000);
     }
   }
   write.deadline = SomeDeadline();
   write.wait_for = Below(4) == 0 ? WriteWait::kPublished : WriteWait::kLocal;
   write.shared = Below(3) == 0;
+  if (write.shared && Below(4) == 0) {
+    write.blocks.resize(1);
+    write.scribble = true;
+  }
   operations_->Write(worker, std::move(write),
                      [go_on](const std::vector<Outcome>&) { go_on(); });
 }
 
 void Workload::Reopen(SimWorker* worker, std::function<void()> go_on) {
-  const std::size_t index = Below(2);
-  const std::size_t clears = oracle_->ClearsEnded(worker->name_space(index).id);
-  worker->Reopen(index, [this, worker, index, clears, go_on](bool worked) {
-    if (worked) operations_->NoteSeen(worker, index, clears);
+  const std::size_t index = Below(KeySpace::kNameSpaces);
+  worker->Reopen(index, [this, worker, index, go_on](bool worked) {
+    if (worked) operations_->NoteSeen(*worker, index);
     go_on();
   });
 }
 
-std::vector<PlannedBlock> Workload::SomeSingles() {
+std::size_t Workload::SomeNameSpace() {
+  // Files most often: of all sizes, they push each other out.
+  switch (Below(10)) {
+    case 0:
+    case 1:
+    case 2:
+      return KeySpace::kChained;
+    case 3:
+      return KeySpace::kDrafts;
+    case 4:
+    case 5:
+      return KeySpace::kStrict;
+    default:
+      return KeySpace::kUnchained;
+  }
+}
+
+std::vector<PlannedBlock> Workload::SomeBlocks(std::size_t name_space) {
+  return KeySpace::IsChained(name_space)
+             ? SomeOfAChain(keys_->chains(name_space))
+             : SomeSingles(keys_->singles(name_space));
+}
+
+std::vector<PlannedBlock> Workload::SomeSingles(
+    const std::vector<PlannedBlock>& singles) {
   std::vector<PlannedBlock> some;
   std::set<std::uint64_t> taken;
   const std::size_t many = 1 + Below(Below(4) == 0 ? 10 : 3);
   for (std::size_t i = 0; i < many; ++i) {
-    const std::uint64_t at = Below(keys_->singles().size());
-    if (taken.insert(at).second) some.push_back(keys_->singles()[at]);
+    const std::uint64_t at = Below(singles.size());
+    if (taken.insert(at).second) some.push_back(singles[at]);
   }
   return some;
 }
 
-std::vector<PlannedBlock> Workload::SomeOfAChain() {
-  const std::vector<PlannedBlock>& chain =
-      keys_->chains()[Below(keys_->chains().size())];
+std::vector<PlannedBlock> Workload::SomeOfAChain(
+    const std::vector<std::vector<PlannedBlock>>& chains) {
+  const std::vector<PlannedBlock>& chain = chains[Below(chains.size())];
   const std::size_t first = Below(chain.size());
   const std::size_t many = 1 + Below(chain.size() - first);
   return std::vector<PlannedBlock>(chain.begin() + first,

@@ -20,9 +20,8 @@ namespace firnkv {
 
 class Workload {
  public:
-  Workload(SimWorld* world, const KeySpace* keys, Oracle* oracle,
-           Operations* operations)
-      : world_(world), keys_(keys), oracle_(oracle), operations_(operations) {}
+  Workload(SimWorld* world, const KeySpace* keys, Operations* operations)
+      : world_(world), keys_(keys), operations_(operations) {}
 
   // The worker goes on with requests, `streams` at a time, in this life and
   // all later ones, until Stop.
@@ -45,8 +44,12 @@ class Workload {
                    const std::vector<PlannedBlock>& blocks);
   void Reopen(SimWorker* worker, std::function<void()> go_on);
 
-  std::vector<PlannedBlock> SomeSingles();
-  std::vector<PlannedBlock> SomeOfAChain();
+  std::size_t SomeNameSpace();
+  std::vector<PlannedBlock> SomeBlocks(std::size_t name_space);
+  std::vector<PlannedBlock> SomeSingles(
+      const std::vector<PlannedBlock>& singles);
+  std::vector<PlannedBlock> SomeOfAChain(
+      const std::vector<std::vector<PlannedBlock>>& chains);
   absl::Duration SomeDeadline();
   std::uint64_t Below(std::uint64_t bound) {
     return world_->executor()->random()->Below(bound);
@@ -54,7 +57,6 @@ class Workload {
 
   SimWorld* const world_;
   const KeySpace* const keys_;
-  Oracle* const oracle_;
   Operations* const operations_;
   bool stopped_ = false;
   std::uint64_t requests_ = 0;

@@ -24,6 +24,7 @@ SimCluster::SimCluster(const Options& options)
       world_(options.seed),
       secret_(ClusterSecret::Make(world_.executor()->random())) {
   world_.executor()->set_tracing(options.tracing);
+  world_.set_drift(options.drift);
   catalog_ = std::make_unique<SimCatalog>(&world_, secret_);
   admin_ = std::make_unique<SimAdmin>(&world_, SimCatalog::kAddress, secret_);
   for (int i = 1; i <= options.nodes; ++i) {
@@ -41,7 +42,7 @@ SimCluster::SimCluster(const Options& options)
       worker.uid = kFirstUid + static_cast<std::uint32_t>(t);
       worker.client.socket_path = nodes_.back()->socket_path();
       worker.client.client_name = worker.name;
-      worker.client.staging_bytes = 2 * kMiB;
+      worker.client.staging_bytes = kMiB;
       worker.client.shared_bytes = 8 * kMiB;
       worker.client.bounce_bytes = 2 * kMiB;
       worker.client.max_locations = 256;
@@ -77,21 +78,9 @@ bool SimCluster::Start() {
   }
   for (const auto& node : nodes_) {
     if (!node->Start().ok()) return false;
-    Drift(node->machine());
   }
-  for (const auto& worker : workers_) {
-    worker->Start();
-    Drift(worker->machine());
-  }
+  for (const auto& worker : workers_) worker->Start();
   return RunUntil([this] { return EverybodyIsReady(); });
-}
-
-void SimCluster::Drift(SimMachine* machine) {
-  if (options_.drift == 0) return;
-  machine->process()->sim_clock()->SetDrift(
-      static_cast<std::int64_t>(
-          world_.executor()->random()->Below(2 * options_.drift)) -
-      static_cast<std::int64_t>(options_.drift));
 }
 
 void SimCluster::HealEverything() {

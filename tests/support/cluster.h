@@ -47,7 +47,8 @@ class SimCluster {
     std::uint64_t region_bytes = kMiB;
     // Opened by every worker; equal for all tenants.
     std::vector<OpenNamespaceRequest> name_spaces;
-    // Clocks that run apart by up to this many parts per million.
+    // Clocks that started at other moments, and run apart by up to this many
+    // parts per million.
     std::uint64_t drift = 0;
     bool tracing = false;
   };
@@ -97,8 +98,6 @@ class SimCluster {
   const ClusterSecret& secret() const { return secret_; }
 
  private:
-  void Drift(SimMachine* machine);
-
   const Options options_;
   SimWorld world_;
   const ClusterSecret secret_;

@@ -1,5 +1,6 @@
 #include "tests/support/sim_admin.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "proto/admin.pb.h"
@@ -13,6 +14,13 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(3);
 
+template <typename Answer>
+std::function<void(absl::StatusOr<std::string>)> StatusOnly(Answer done) {
+  return [done = std::move(done)](absl::StatusOr<std::string> answer) {
+    done(answer.status());
+  };
+}
+
 }  // namespace
 
 SimAdmin::SimAdmin(SimWorld* world, std::string_view catalog_address,
@@ -22,7 +30,7 @@ SimAdmin::SimAdmin(SimWorld* world, std::string_view catalog_address,
       machine_(world->NewMachine("admin", "admin")),
       channel_(machine_->seams().control->Connect(catalog_address)) {}
 
-void SimAdmin::Connect(std::function<void(absl::Status)> done) {
+void SimAdmin::Connect(Done done) {
   v1::ConnectRequest request;
   ToProto(Handshake{.test_vector = HandshakeTestVector()},
           request.mutable_handshake());
@@ -40,10 +48,10 @@ void SimAdmin::Connect(std::function<void(absl::Status)> done) {
 }
 
 template <typename Request>
-void SimAdmin::Call(std::string_view method, Request request, Done done) {
+void SimAdmin::Call(std::string_view method, Request request, Answer done) {
   if (cluster_.IsZero()) {
     Connect([this, method = std::string(method), request,
-             done](absl::Status status) {
+             done](const absl::Status& status) {
       if (!status.ok() || cluster_.IsZero()) {
         done(status.ok() ? absl::InternalError("no cluster id") : status);
         return;
@@ -67,22 +75,71 @@ void SimAdmin::Call(std::string_view method, Request request, Done done) {
                        done](absl::StatusOr<std::string> answer) {
                         world_->executor()->Note(
                             StrCat(method, ": ", answer.status().ToString()));
-                        done(answer.status());
+                        // Perhaps another cluster answers there now.
+                        if (absl::IsUnauthenticated(answer.status()))
+                          cluster_ = ClusterId();
+                        done(std::move(answer));
                       });
 }
 
 void SimAdmin::CreateTenant(std::string_view name, Done done) {
   v1::CreateTenantRequest request;
   request.set_name(std::string(name));
-  Call("CreateTenant", std::move(request), std::move(done));
+  Call("CreateTenant", std::move(request), StatusOnly(std::move(done)));
 }
 
-void SimAdmin::ClearNamespace(std::string_view tenant, std::string_view name,
-                              Done done) {
+void SimAdmin::Clear(std::string_view tenant, std::string_view name,
+                     ClearMode mode, std::function<void(Cleared)> done) {
   v1::ClearNamespaceRequest request;
   request.set_tenant_name(std::string(tenant));
   request.set_name(std::string(name));
-  Call("ClearNamespace", std::move(request), std::move(done));
+  request.set_report_only(mode == ClearMode::kReportOnly);
+  Call("ClearNamespace", std::move(request),
+       [done = std::move(done)](const absl::StatusOr<std::string>& answer) {
+         Cleared cleared{.status = answer.status()};
+         v1::ClearNamespaceResponse response;
+         if (answer.ok() && !response.ParseFromString(*answer)) {
+           cleared.status = absl::InternalError("an answer that is none");
+         }
+         for (const v1::NamespaceFacts& facts : response.cleared()) {
+           cleared.epoch = std::max(
+               cleared.epoch, static_cast<ClearEpoch>(facts.clear_epoch()));
+         }
+         cleared.pending =
+             static_cast<std::size_t>(response.pending_nodes_size());
+         done(cleared);
+       });
+}
+
+void SimAdmin::Backup(std::function<void(absl::StatusOr<std::string>)> done) {
+  Call("Backup", v1::BackupRequest(),
+       [done = std::move(done)](absl::StatusOr<std::string> answer) {
+         v1::BackupResponse response;
+         if (answer.ok() && response.ParseFromString(*answer)) {
+           answer = response.state();
+         }
+         done(std::move(answer));
+       });
+}
+
+void SimAdmin::Restore(const std::string& state, Done done) {
+  v1::RestoreRequest request;
+  request.set_state(state);
+  Call("Restore", std::move(request), StatusOnly(std::move(done)));
+}
+
+void SimAdmin::AcceptRestore(
+    std::function<void(absl::StatusOr<std::uint64_t>)> done) {
+  Call("AcceptRestore", v1::AcceptRestoreRequest(),
+       [done = std::move(done)](const absl::StatusOr<std::string>& answer) {
+         v1::AcceptRestoreResponse response;
+         if (!answer.ok() || !response.ParseFromString(*answer)) {
+           done(answer.ok() ? absl::InternalError("an answer that is none")
+                            : answer.status());
+           return;
+         }
+         done(response.incarnation().incarnation());
+       });
 }
 
 }  // namespace firnkv

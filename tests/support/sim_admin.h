@@ -6,12 +6,16 @@
 #ifndef FIRNKV_TESTS_SUPPORT_SIM_ADMIN_H_
 #define FIRNKV_TESTS_SUPPORT_SIM_ADMIN_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/base/id.h"
 #include "proto/base/token.h"
@@ -27,15 +31,39 @@ class SimAdmin {
 
   using Done = std::function<void(absl::Status)>;
   void CreateTenant(std::string_view name, Done done);
-  // All versions.
+
+  struct Cleared {
+    absl::Status status;
+    // The highest of the versions'.
+    ClearEpoch epoch = ClearEpoch::kUnknown;
+    // Nodes that have not confirmed it.
+    std::size_t pending = 0;
+  };
+  // All versions. `report_only` clears nothing: who is pending?
+  enum class ClearMode { kClear, kReportOnly };
+  void Clear(std::string_view tenant, std::string_view name, ClearMode mode,
+             std::function<void(Cleared)> done);
   void ClearNamespace(std::string_view tenant, std::string_view name,
-                      Done done);
+                      Done done) {
+    Clear(tenant, name, ClearMode::kClear,
+          [done = std::move(done)](const Cleared& cleared) {
+            done(cleared.status);
+          });
+  }
+
+  // The administrative state, and a catalog without one gets it (rule A9).
+  void Backup(std::function<void(absl::StatusOr<std::string>)> done);
+  void Restore(const std::string& state, Done done);
+  // Gets the incarnation that begins.
+  void AcceptRestore(std::function<void(absl::StatusOr<std::uint64_t>)> done);
 
  private:
+  // `done` gets the answer's bytes.
+  using Answer = std::function<void(absl::StatusOr<std::string>)>;
   template <typename Request>
-  void Call(std::string_view method, Request request, Done done);
+  void Call(std::string_view method, Request request, Answer done);
   // The cluster's id goes into the token: asked of the catalog first.
-  void Connect(std::function<void(absl::Status)> done);
+  void Connect(Done done);
 
   SimWorld* const world_;
   const ClusterSecret secret_;

@@ -42,6 +42,9 @@ void SimCatalog::Crash(Loss loss) {
     case Loss::kUnsyncedTail:
       store_.PowerCut(world_->executor()->random());
       return;
+    case Loss::kEverything:
+      store_.Wipe();
+      return;
   }
 }
 

@@ -35,6 +35,8 @@ class SimCatalog {
     // Power goes: the tail that was not synced is lost, as far as the seed
     // says.
     kUnsyncedTail,
+    // The disk goes: it comes back as the catalog of a new cluster.
+    kEverything,
   };
   void Crash(Loss loss);
   void Pause() { machine_->process()->Pause(); }

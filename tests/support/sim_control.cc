@@ -185,6 +185,9 @@ void SimControl::Deliver(const Call& call,
     world->Note(StrCat("serves ", call->method, " of ", call->peer.address,
                        ", ", request.size(), " bytes"));
   }
+  for (const auto& watcher : watchers_) {
+    watcher({call->caller, server, call->method, request});
+  }
   for (ControlService* handler : (*serving)->handlers_) {
     if (handler->service() != service) continue;
     handler->Handle(

@@ -16,10 +16,12 @@
 #define FIRNKV_TESTS_SUPPORT_SIM_CONTROL_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/transport/control_channel.h"
@@ -55,6 +57,18 @@ class SimControl {
   std::unique_ptr<Serving> Serve(std::string_view address, SimProcess* process,
                                  std::vector<ControlService*> handlers);
 
+  // Whoever watches sees each call before its server does.
+  struct Seen {
+    SimProcess* caller = nullptr;
+    SimProcess* server = nullptr;
+    // "/firnkv.v1.NodeService/Commit".
+    std::string_view method;
+    std::string_view request;
+  };
+  void Watch(std::function<void(const Seen&)> watcher) {
+    watchers_.push_back(std::move(watcher));
+  }
+
   SimLinks* links() const { return links_; }
   // Calls that have arrived at a handler, doubled ones twice.
   std::uint64_t calls_served() const { return calls_served_; }
@@ -68,6 +82,7 @@ class SimControl {
   SimLinks* const links_;
   std::map<std::string, Serving*, std::less<>> servings_;
   std::uint64_t calls_served_ = 0;
+  std::vector<std::function<void(const Seen&)>> watchers_;
 };
 
 class SimConnector : public ControlConnector {

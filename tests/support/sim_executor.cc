@@ -93,10 +93,12 @@ bool SimProcess::Cancel(TimerId timer) { return world_->CancelTimer(timer); }
 
 void SimProcess::Pause() {
   CHECK(this != world_->root());
+  pause_after_ = 0;
   paused_ = true;
 }
 
 void SimProcess::Resume() {
+  pause_after_ = 0;
   if (!paused_) return;
   paused_ = false;
   world_->Unpark(this);
@@ -241,6 +243,10 @@ bool SimExecutor::RunOneReady() {
     running_ = ready.process;
     std::move(ready.task)();
     running_ = nullptr;
+    SimProcess* const process = ready.process;
+    if (process->pause_after_ > 0 && --process->pause_after_ == 0) {
+      process->Pause();
+    }
     return true;
   }
   return false;

@@ -80,6 +80,9 @@ class SimProcess : public Executor {
   // What is due meanwhile runs after Resume. The world sees a process that
   // answers nothing.
   void Pause();
+  // As Pause, once `tasks` more of its tasks have run: in the middle of
+  // something.
+  void PauseAfter(std::uint64_t tasks) { pause_after_ = tasks; }
   void Resume();
   // Nothing of it runs any more: queued tasks are destroyed, later ones too, at
   // once. Then everyone who watches learns of it (sockets close). Not from
@@ -113,6 +116,8 @@ class SimProcess : public Executor {
   SeededRandom random_;
   bool alive_ = true;
   bool paused_ = false;
+  // 0: no pause is planned.
+  std::uint64_t pause_after_ = 0;
   std::vector<std::function<void()>> watchers_;
 };
 

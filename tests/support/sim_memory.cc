@@ -29,9 +29,11 @@ class Backing {
   Backing& operator=(const Backing&) = delete;
   ~Backing() {
     tally_->bytes -= bytes_;
-    std::erase_if(tally_->regions, [this](absl::Span<std::byte> region) {
-      return region.data() == start_;
-    });
+    const auto is_this = [this](const SimMemory::Named& named) {
+      return named.bytes.data() == start_;
+    };
+    std::erase_if(tally_->regions, is_this);
+    std::erase_if(tally_->header_tables, is_this);
     std::free(start_);
   }
 
@@ -130,11 +132,11 @@ absl::Status SimMemory::MayMake(std::uint64_t bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SimMemory::Make(
-    MemoryKindWanted kind, std::string_view, std::uint64_t bytes) {
+    MemoryKindWanted kind, std::string_view name, std::uint64_t bytes) {
   if (absl::Status may = MayMake(bytes); !may.ok()) return may;
   auto backing = std::make_shared<Backing>(tally_, bytes, /*sealed=*/true);
   if (kind == MemoryKindWanted::kRegion) {
-    tally_->regions.push_back(backing->bytes());
+    tally_->regions.push_back({std::string(name), backing->bytes()});
   }
   return std::shared_ptr<SharedMemory>(std::make_shared<SimSharedMemory>(
       std::move(backing), MapAccess::kReadWrite));
@@ -143,15 +145,16 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SimMemory::Make(
 bool SimMemory::FlipOneBit(Random* random) {
   if (tally_->regions.empty()) return false;
   const absl::Span<std::byte> region =
-      tally_->regions[random->Below(tally_->regions.size())];
+      tally_->regions[random->Below(tally_->regions.size())].bytes;
   region[random->Below(region.size())] ^= std::byte{4};
   return true;
 }
 
 absl::StatusOr<MemoryMaker::HeaderTable> SimMemory::MakeHeaderTable(
-    std::string_view, std::uint64_t bytes) {
+    std::string_view name, std::uint64_t bytes) {
   if (absl::Status may = MayMake(bytes); !may.ok()) return may;
   auto backing = std::make_shared<Backing>(tally_, bytes, /*sealed=*/true);
+  tally_->header_tables.push_back({std::string(name), backing->bytes()});
   auto memory =
       std::make_shared<SimSharedMemory>(backing, MapAccess::kReadWrite);
   HeaderTable table;

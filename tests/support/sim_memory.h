@@ -16,8 +16,10 @@
 #define FIRNKV_TESTS_SUPPORT_SIM_MEMORY_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -53,6 +55,17 @@ class SimMemory : public MemoryMaker {
   // where there is no region. One thread only.
   bool FlipOneBit(Random* random);
 
+  // Pool regions and header tables that still have memory, by the names under
+  // which they were made. One thread only.
+  struct Named {
+    std::string name;
+    absl::Span<std::byte> bytes;
+  };
+  absl::Span<const Named> regions() const { return tally_->regions; }
+  absl::Span<const Named> header_tables() const {
+    return tally_->header_tables;
+  }
+
   // Memory as a hostile client makes it: staging that fails the seal check.
   std::shared_ptr<SharedMemory> MakeUnsealed(std::uint64_t bytes);
 
@@ -62,8 +75,8 @@ class SimMemory : public MemoryMaker {
     std::atomic<std::int64_t> descriptors{0};
     std::atomic<std::int64_t> mappings{0};
     std::atomic<std::uint64_t> punched{0};
-    // Pool regions, for FlipOneBit.
-    std::vector<absl::Span<std::byte>> regions;
+    std::vector<Named> regions;
+    std::vector<Named> header_tables;
   };
 
  private:

@@ -17,11 +17,14 @@
 #ifndef FIRNKV_TESTS_SUPPORT_SIM_NETWORK_H_
 #define FIRNKV_TESTS_SUPPORT_SIM_NETWORK_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/transport/byte_stream.h"
@@ -43,10 +46,16 @@ class SimFabric {
   // UNAVAILABLE, bytes on the way are lost.
   void Reset(std::string_view a, std::string_view b);
 
+  // Learns of each send as it begins, and of its bytes.
+  using Watcher = std::function<void(SimProcess* sender, std::size_t bytes)>;
+  void Watch(Watcher watcher) { watcher_ = std::move(watcher); }
+
  private:
   friend class SimNetwork;
   friend class SimByteStreamListener;
+  friend struct SimStreamPair;
   SimLinks* const links_;
+  Watcher watcher_;
   std::map<std::string, SimByteStreamListener*, std::less<>> listeners_;
   int next_port_ = 40'000;
   // The ends own them.

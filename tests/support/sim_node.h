@@ -56,8 +56,24 @@ class SimNode {
 
   absl::Status Start();
   void Crash();
-  void Pause() { machine_->process()->Pause(); }
-  void Resume() { machine_->process()->Resume(); }
+  void Pause() {
+    ++pauses_;
+    machine_->process()->Pause();
+  }
+  // In the middle of something (SimProcess::PauseAfter).
+  void PauseAfter(std::uint64_t tasks) {
+    ++pauses_;
+    machine_->process()->PauseAfter(tasks);
+  }
+  void Resume() {
+    // Also for what began before a pause that had been planned before it.
+    ++pauses_;
+    machine_->process()->Resume();
+  }
+
+  // Count its runs and its pauses.
+  int life() const { return life_; }
+  std::uint64_t pauses() const { return pauses_; }
 
   bool running() const { return machine_ != nullptr; }
   bool paused() const { return running() && machine_->process()->paused(); }
@@ -72,12 +88,15 @@ class SimNode {
   // A run of it found that another one had taken over.
   bool superseded() const { return superseded_; }
   NodeId id() const { return state_.memory().node; }
+  // What it remembers beyond its crashes.
+  const NodeMemory& memory() const { return state_.memory(); }
 
  private:
   SimWorld* const world_;
   const Options options_;
   SimNodeState state_;
   int life_ = 0;
+  std::uint64_t pauses_ = 0;
   bool superseded_ = false;
   SimMachine* machine_ = nullptr;
   std::unique_ptr<Node> node_;

@@ -49,7 +49,16 @@ class SimWorker {
     ++pauses_;
     machine_->process()->Pause();
   }
-  void Resume() { machine_->process()->Resume(); }
+  // In the middle of something (SimProcess::PauseAfter).
+  void PauseAfter(std::uint64_t tasks) {
+    ++pauses_;
+    machine_->process()->PauseAfter(tasks);
+  }
+  void Resume() {
+    // Also for what began before a pause that had been planned before it.
+    ++pauses_;
+    machine_->process()->Resume();
+  }
 
   bool running() const { return machine_ != nullptr; }
   bool paused() const { return running() && machine_->process()->paused(); }

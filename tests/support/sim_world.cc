@@ -28,6 +28,13 @@ SimMachine* SimWorld::NewMachine(std::string_view name, std::string_view host,
                                  const PeerCredentials& credentials) {
   machines_.push_back(std::unique_ptr<SimMachine>(
       new SimMachine(this, name, host, credentials)));
+  if (drift_ > 0) {
+    SimClock* const clock = machines_.back()->process()->sim_clock();
+    clock->SetOffset(executor_.Between(absl::ZeroDuration(), absl::Hours(100)));
+    clock->SetDrift(
+        static_cast<std::int64_t>(executor_.random()->Below(2 * drift_)) -
+        static_cast<std::int64_t>(drift_));
+  }
   return machines_.back().get();
 }
 

@@ -60,6 +60,12 @@ class SimWorld {
                          const PeerCredentials& credentials = {
                              .uid = 1000, .uid_trusted = true});
 
+  // Processes made from now on have clocks that run apart from true time by up
+  // to this much, and started at another moment.
+  void set_drift(std::uint64_t parts_per_million) {
+    drift_ = parts_per_million;
+  }
+
   SimExecutor* executor() { return &executor_; }
   SimLinks* links() { return &links_; }
   SimFabric* fabric() { return &fabric_; }
@@ -74,6 +80,7 @@ class SimWorld {
   // By host: its socket files.
   std::map<std::string, SimSocketPaths, std::less<>> paths_;
   std::vector<std::unique_ptr<SimMachine>> machines_;
+  std::uint64_t drift_ = 0;
 };
 
 }  // namespace firnkv

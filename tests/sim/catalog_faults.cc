@@ -1,0 +1,91 @@
+// What goes wrong with the catalog (faults.h).
+
+#include <utility>
+
+#include "proto/base/text.h"
+#include "tests/sim/faults.h"
+
+namespace firnkv {
+
+void Faults::StartCatalog() {
+  SimCatalog& catalog = parts_.cluster->Catalog();
+  if (!catalog.running() && !catalog.Start().ok()) {
+    parts_.oracle->Violation("NO RESTART: the catalog");
+  }
+}
+
+void Faults::CrashCatalog() {
+  SimCatalog& catalog = parts_.cluster->Catalog();
+  if (!catalog.running()) return;
+  Note("crash of the catalog");
+  catalog.Crash(Below(2) == 0 ? SimCatalog::Loss::kNothing
+                              : SimCatalog::Loss::kUnsyncedTail);
+  // Backups of directories are made when somebody thinks of it.
+  if (Below(2) == 0 && !parts_.admin->repairing() && !original_.has_value()) {
+    old_catalog_ = catalog.store()->Snapshot();
+    has_old_catalog_ = true;
+  }
+  Later(absl::Milliseconds(1), absl::Seconds(Below(4) == 0 ? 20 : 2),
+        [this] { StartCatalog(); });
+}
+
+void Faults::PauseCatalog() {
+  SimCatalog& catalog = parts_.cluster->Catalog();
+  if (!catalog.running()) return;
+  Note("pause of the catalog");
+  catalog.Pause();
+  Later(absl::Milliseconds(1), absl::Seconds(Below(4) == 0 ? 15 : 2),
+        [&catalog] {
+          if (catalog.running()) catalog.Resume();
+        });
+}
+
+void Faults::LoseCatalog() {
+  SimCatalog& catalog = parts_.cluster->Catalog();
+  if (!catalog.running() || !parts_.admin->has_backup() ||
+      parts_.admin->repairing() || original_.has_value()) {
+    return;
+  }
+  Note("the catalog's disk is lost");
+  catalog.Crash(SimCatalog::Loss::kEverything);
+  has_old_catalog_ = false;
+  parts_.admin->OnCatalogLost();
+  Later(absl::Milliseconds(1), absl::Seconds(2), [this] { StartCatalog(); });
+}
+
+void Faults::ReplaceCatalog() {
+  SimCatalog& catalog = parts_.cluster->Catalog();
+  if (!catalog.running() || !has_old_catalog_ || parts_.admin->repairing() ||
+      original_.has_value()) {
+    return;
+  }
+  Note("an old catalog takes the place of the present one");
+  catalog.Crash(SimCatalog::Loss::kNothing);
+  catalog.store()->Load(old_catalog_);
+  has_old_catalog_ = false;
+  parts_.admin->OnCatalogReplaced();
+  Later(absl::Milliseconds(1), absl::Seconds(2), [this] { StartCatalog(); });
+}
+
+void Faults::DoubleCatalog() {
+  SimCatalog& catalog = parts_.cluster->Catalog();
+  if (!catalog.running() || !has_old_catalog_ || parts_.admin->repairing() ||
+      original_.has_value()) {
+    return;
+  }
+  Note("a copy of the catalog serves in its place");
+  parts_.operations->ExpectDenials(true);
+  catalog.Crash(SimCatalog::Loss::kNothing);
+  original_ = catalog.store()->Snapshot();
+  catalog.store()->Load(old_catalog_);
+  StartCatalog();
+  Later(absl::Milliseconds(500), absl::Seconds(8), [this, &catalog] {
+    if (!original_.has_value()) return;
+    parts_.cluster->executor()->Note("the original catalog serves again");
+    if (catalog.running()) catalog.Crash(SimCatalog::Loss::kNothing);
+    catalog.store()->Load(*std::exchange(original_, std::nullopt));
+    StartCatalog();
+  });
+}
+
+}  // namespace firnkv

@@ -1,0 +1,39 @@
+// Seeds that once found something, and what. A schedule follows from its seed
+// and from the simulation as it is: where that has grown since, the seed plays
+// another schedule now, so what was found also has a test of its own beside the
+// code that it was about.
+
+#ifndef FIRNKV_TESTS_SIM_KEPT_SEEDS_H_
+#define FIRNKV_TESTS_SIM_KEPT_SEEDS_H_
+
+#include <cstdint>
+
+namespace firnkv {
+
+struct KeptSeed {
+  std::uint64_t seed = 0;
+  // Part of the test's name.
+  const char* found = "";
+};
+
+inline constexpr KeptSeed kKeptSeeds[] = {
+    // A remote reader found a corrupt copy and its node was never told (P12).
+    {7, "CorruptCopyThatWasOnlyReadRemotely"},
+    // A catalog of another cluster, after the loss of a disk, refused tokens:
+    // its answer became kDenied.
+    {12, "TokensRefusedByTheWrongCatalog"},
+    // A node that was destroyed while somebody waited for room answered through
+    // a write path that was gone.
+    {51, "CompletionAfterItsWritePath"},
+    // A read that had ended read its caller's blocks, given back by then.
+    {84, "ReadOfBlocksThatWereGivenBack"},
+    // After an outage the read that probes a node was refused by its own probe.
+    {107, "ReadRefusedByItsOwnProbe"},
+    // A write that ended at its deadline never heard what Reserve answered: its
+    // slots were blocked for half a minute.
+    {1270, "SlotsOfALateReserve"},
+};
+
+}  // namespace firnkv
+
+#endif  // FIRNKV_TESTS_SIM_KEPT_SEEDS_H_
