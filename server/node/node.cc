@@ -170,6 +170,7 @@ void Node::MakeServers() {
   service_ = std::make_unique<NodeService>(
       NodeService::Options{.address = &address_, .version = options_.version},
       NodeService::Parts{.clock = seams_.clock,
+                         .log = log_,
                          .credentials = &credentials_,
                          .registry = &registry_,
                          .tenants = tenants_.get(),

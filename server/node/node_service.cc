@@ -74,6 +74,8 @@ void NodeService::Handle(std::string_view method, const ControlPeer& peer,
     Dispatch(&NodeService::Connect, peer, request, std::move(reply));
   } else if (name == "Drain") {
     Dispatch(&NodeService::Drain, peer, request, std::move(reply));
+  } else if (name == "SetDram") {
+    Dispatch(&NodeService::SetDram, peer, request, std::move(reply));
   } else if (name == "Status") {
     Dispatch(&NodeService::Status, peer, request, std::move(reply));
   } else {
@@ -107,6 +109,13 @@ absl::Status NodeService::CheckRole(const RequestHeader& header,
     return absl::PermissionDeniedError("the token's role may not do this");
   }
   return absl::OkStatus();
+}
+
+template <typename Request>
+absl::Status NodeService::FromAdministrator(const Request& request) const {
+  ASSIGN_OR_RETURN(const RequestHeader header, FromProto(request.header()));
+  static constexpr std::array<Role, 1> kRoles = {Role::kAdmin};
+  return CheckRole(header, kRoles);
 }
 
 void NodeService::Connect(const ControlPeer&, const v1::ConnectRequest& request,
@@ -283,13 +292,25 @@ void NodeService::ReportCorrupt(const ControlPeer& peer,
 
 void NodeService::Drain(const ControlPeer&, const v1::DrainRequest& request,
                         ControlReply reply) {
-  const absl::StatusOr<RequestHeader> header = FromProto(request.header());
-  if (!header.ok()) return Refuse(header.status(), std::move(reply));
-  static constexpr std::array<Role, 1> kRoles = {Role::kAdmin};
-  const absl::Status may = CheckRole(*header, kRoles);
+  const absl::Status may = FromAdministrator(request);
   if (!may.ok()) return Refuse(may, std::move(reply));
   on_drain_();
   Answer(v1::DrainResponse(), std::move(reply));
+}
+
+void NodeService::SetDram(const ControlPeer&, const v1::SetDramRequest& request,
+                          ControlReply reply) {
+  absl::Status may = FromAdministrator(request);
+  if (may.ok()) may = parts_.pool->CheckTarget(request.dram_bytes());
+  if (!may.ok()) return Refuse(may, std::move(reply));
+  parts_.pool->SetTarget(request.dram_bytes());
+  parts_.log->Write(Severity::kNotice, "dram_target_set",
+                    {{"bytes", request.dram_bytes()}});
+  const PoolSnapshot pool = parts_.pool->Snapshot();
+  v1::SetDramResponse response;
+  response.set_dram_target_bytes(pool.target_bytes);
+  response.set_dram_mapped_bytes(pool.region_bytes);
+  Answer(response, std::move(reply));
 }
 
 void NodeService::Status(const ControlPeer& peer,
@@ -336,6 +357,8 @@ void NodeService::Status(const ControlPeer& peer,
   }
   response.set_staging_bytes(parts_.staging->mapped_bytes());
   response.set_retiring_slots(pool.retiring_slots);
+  response.set_dram_retiring_bytes(pool.retiring_region_bytes +
+                                   pool.mapped_after_retirement_bytes);
   Answer(response, std::move(reply));
 }
 

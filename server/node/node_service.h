@@ -4,8 +4,8 @@
 //
 // Who may call (rule S3): data calls need a live session, and come over the
 // node's own unix socket, where alone a session id counts. Status is for
-// sessions, and, with a token, for administrators and nodes; Drain only for
-// administrators.
+// sessions, and, with a token, for administrators and nodes; Drain and SetDram
+// only for administrators.
 //
 // Does not know: how anything is done.
 //
@@ -30,6 +30,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/node_address.h"
 #include "proto/base/request.h"
+#include "server/base/log.h"
 #include "server/node/catalog_link.h"
 #include "server/node/node_credentials.h"
 #include "server/node/node_metrics.h"
@@ -53,6 +54,7 @@ class ReleaseRequest;
 class RenewRequest;
 class ReportCorruptRequest;
 class ReserveRequest;
+class SetDramRequest;
 }  // namespace v1
 
 class NodeService : public ControlService {
@@ -64,12 +66,13 @@ class NodeService : public ControlService {
   };
   struct Parts {
     const Clock* clock = nullptr;
+    Logger* log = nullptr;
     NodeCredentials* credentials = nullptr;
     SessionRegistry* registry = nullptr;
     TenantDirectory* tenants = nullptr;
     ReadPath* reads = nullptr;
     WritePath* writes = nullptr;
-    // For Status.
+    // For Status and SetDram.
     DramPool* pool = nullptr;
     Reservations* reservations = nullptr;
     Staging* staging = nullptr;
@@ -113,6 +116,8 @@ class NodeService : public ControlService {
   // A token's of one of these roles.
   absl::Status CheckRole(const RequestHeader& header,
                          absl::Span<const Role> roles) const;
+  template <typename Request>
+  absl::Status FromAdministrator(const Request& request) const;
 
   void Connect(const ControlPeer& peer, const v1::ConnectRequest& request,
                ControlReply reply);
@@ -137,6 +142,8 @@ class NodeService : public ControlService {
                      ControlReply reply);
   void Drain(const ControlPeer& peer, const v1::DrainRequest& request,
              ControlReply reply);
+  void SetDram(const ControlPeer& peer, const v1::SetDramRequest& request,
+               ControlReply reply);
   void Status(const ControlPeer& peer, const v1::NodeStatusRequest& request,
               ControlReply reply);
 

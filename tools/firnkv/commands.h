@@ -19,6 +19,7 @@ void AddNamespaceLs(CommandTree* tree);
 void AddNamespaceShow(CommandTree* tree);
 void AddNodeDrain(CommandTree* tree);
 void AddNodeLs(CommandTree* tree);
+void AddNodeSetDram(CommandTree* tree);
 void AddPut(CommandTree* tree);
 void AddReplay(CommandTree* tree);
 void AddStatus(CommandTree* tree);

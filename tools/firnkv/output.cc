@@ -235,6 +235,7 @@ Json NodeStatusJson(const v1::NodeStatusResponse& status) {
       .Set("dram_target_bytes", status.dram_target_bytes())
       .Set("dram_mapped_bytes", status.dram_mapped_bytes())
       .Set("dram_used_bytes", status.dram_used_bytes())
+      .Set("dram_retiring_bytes", status.dram_retiring_bytes())
       .Set("blocks", status.blocks())
       .Set("sessions", status.sessions())
       .Set("leases", status.leases())

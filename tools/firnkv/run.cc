@@ -49,6 +49,7 @@ void AddAll(CommandTree* tree) {
   AddNodeLs(tree);
   AddNodeDrain(tree);
   tree->AddNoun("key", "Single blocks.");
+  AddNodeSetDram(tree);
   AddKeyExplain(tree);
   tree->AddNoun("catalog", "The catalog's own state.");
   AddCatalogBackup(tree);

@@ -80,14 +80,22 @@ void JudgeNode(const std::string& name, const v1::NodeStatusResponse& status,
 void ShowNode(const std::string& name, const v1::NodeStatusResponse& status,
               Findings* findings, Json* nodes) {
   findings->anything_answers = true;
-  StrAppend(&findings->text, name, ": up ", FormatAge(status.uptime_seconds()),
-            ", ", status.catalog_link(), ", DRAM ",
-            FormatSize(static_cast<double>(status.dram_used_bytes())), " of ",
-            FormatSize(static_cast<double>(status.dram_target_bytes())), ", ",
-            FormatCount(status.blocks()), " blocks, ",
-            FormatCount(status.evictions()), " evictions, ",
-            FormatCount(status.sessions()), " sessions, ",
-            FormatCount(status.leases()), " leases\n");
+  StrAppend(
+      &findings->text, name, ": up ", FormatAge(status.uptime_seconds()), ", ",
+      status.catalog_link(), ", DRAM ",
+      FormatSize(static_cast<double>(status.dram_used_bytes())), " of ",
+      FormatSize(static_cast<double>(status.dram_target_bytes())), ", ",
+      FormatSize(static_cast<double>(status.dram_mapped_bytes())), " mapped",
+      status.dram_retiring_bytes() == 0
+          ? std::string()
+          : StrCat(
+                ", ",
+                FormatSize(static_cast<double>(status.dram_retiring_bytes())),
+                " retiring"),
+      ", ", FormatCount(status.blocks()), " blocks, ",
+      FormatCount(status.evictions()), " evictions, ",
+      FormatCount(status.sessions()), " sessions, ",
+      FormatCount(status.leases()), " leases\n");
   JudgeNode(name, status, findings);
   Json json = NodeStatusJson(status);
   json.Set("name", name);

@@ -173,6 +173,83 @@ TEST_F(NodeServiceTest, OnlyAdministratorsDrain) {
   EXPECT_EQ(drains_asked_, 1);
 }
 
+// Rule P11, at run time.
+TEST_F(NodeServiceTest, OnlyAdministratorsSetTheDramTarget) {
+  v1::SetDramRequest request;
+  request.set_dram_bytes(8 * kMiB);
+  *request.mutable_header() = HeaderOf(session_);
+  EXPECT_THAT(Call<v1::SetDramResponse>("SetDram", request),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+  for (const Role role : {Role::kTenant, Role::kNode}) {
+    request.mutable_header()->set_token(TokenOf(role, alice_));
+    EXPECT_THAT(Call<v1::SetDramResponse>("SetDram", request, kTcpGrpc),
+                StatusIs(absl::StatusCode::kPermissionDenied));
+  }
+  EXPECT_EQ(Status().dram_target_bytes(), 16 * kMiB);
+
+  request.mutable_header()->set_token(TokenOf(Role::kAdmin));
+  const auto set = Call<v1::SetDramResponse>("SetDram", request, kTcpGrpc);
+
+  ASSERT_OK(set);
+  EXPECT_EQ(set->dram_target_bytes(), 8 * kMiB);
+  EXPECT_EQ(Status().dram_target_bytes(), 8 * kMiB);
+}
+
+// Rule P11: down, while a session maps a region and reads from it.
+TEST_F(NodeServiceTest, ALowerTargetIsReachedOnceLeasesAndMappingsEnd) {
+  for (std::uint64_t n = 1; n <= 16; ++n) {
+    ASSERT_EQ(Write(alice_session_.get(), granite_, n, kMiB), Outcome::kStored);
+  }
+  ASSERT_EQ(Status().dram_mapped_bytes(), 16 * kMiB);
+  const auto opened =
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(session_, granite_, 1));
+  const std::uint64_t region = opened->extent_regions(0);
+  alice_session_->WantDescriptor(region, 0);
+  RunFor(absl::Milliseconds(10));
+  v1::SetDramRequest request;
+  *request.mutable_header() = HeaderOf({});
+  request.mutable_header()->set_token(TokenOf(Role::kAdmin));
+  request.set_dram_bytes(4 * kMiB);
+  ASSERT_OK(Call<v1::SetDramResponse>("SetDram", request, kTcpGrpc));
+
+  // The leased region is the last that is given up, so it is the one that
+  // stays.
+  RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(Status().dram_mapped_bytes(), 4 * kMiB);
+  EXPECT_EQ(Read(alice_session_.get(), granite_, 1), Outcome::kHit);
+  request.set_dram_bytes(4 * kMiB - 1);
+  EXPECT_THAT(Call<v1::SetDramResponse>("SetDram", request, kTcpGrpc),
+              StatusIs(kInvalidArgument, HasSubstr("one has 4MiB")));
+  EXPECT_EQ(Status().dram_target_bytes(), 4 * kMiB);
+
+  request.set_dram_bytes(16 * kMiB);
+  ASSERT_OK(Call<v1::SetDramResponse>("SetDram", request, kTcpGrpc));
+  for (std::uint64_t n = 100; n < 116; ++n) {
+    ASSERT_EQ(Write(alice_session_.get(), granite_, n, kMiB), Outcome::kStored);
+  }
+  EXPECT_EQ(Status().dram_mapped_bytes(), 16 * kMiB);
+}
+
+// Rules P9 and P11.
+TEST_F(NodeServiceTest, ASessionThatKeepsWhatIsWantedBackIsClosed) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  const auto opened =
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(session_, granite_, 1));
+  const std::uint64_t region = opened->extent_regions(0);
+  alice_session_->WantDescriptor(region, 0);
+  RunFor(absl::Milliseconds(10));
+  alice_session_->Taken(region, 0);
+
+  node_->SetDramTarget(0);
+  RunFor(absl::Seconds(69));
+  EXPECT_FALSE(alice_session_->closed());
+  EXPECT_EQ(node_->pool().region_bytes, 4 * kMiB) << "at nominal size";
+  RunFor(absl::Seconds(2));
+
+  EXPECT_TRUE(alice_session_->closed());
+  EXPECT_EQ(node_->pool().region_bytes, 0u);
+}
+
 TEST_F(NodeServiceTest, StatusIsForSessionsAndAdministrators) {
   v1::NodeStatusRequest request;
   *request.mutable_header() = HeaderOf({});
