@@ -290,6 +290,7 @@ void NodeClient::StartReserve(
   }
   ToProto(rows, request.mutable_blocks());
   request.set_reservation_millis(ToMillis(call.reservation));
+  request.set_wait_for(static_cast<std::uint32_t>(call.wait_for));
   request.mutable_hint()->set_conversation(call.hint.conversation);
   request.mutable_hint()->set_session_state(
       static_cast<std::uint32_t>(call.hint.session));

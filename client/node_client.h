@@ -114,6 +114,8 @@ class NodeClient {
     };
     std::vector<Block> blocks;
     absl::Duration reservation;
+    // Of blocks that are there already (rule S9).
+    WriteWait wait_for = WriteWait::kLocal;
     WriteHint hint;
   };
   struct ReserveAnswer {

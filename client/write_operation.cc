@@ -104,6 +104,7 @@ void WriteOperation::Reserve() {
   call.name_space = request_.name_space.id;
   call.clear_epoch = parts_.epochs->Highest(request_.name_space);
   call.reservation = parts_.options->reservation;
+  call.wait_for = request_.wait_for;
   call.hint = request_.hint;
   std::vector<std::size_t> indexes;
   {

@@ -73,6 +73,18 @@ absl::Status TakeExtents(const v1::CommitRequest& message, std::uint32_t count,
   return absl::OkStatus();
 }
 
+absl::StatusOr<CommitWait> WaitFromProto(std::uint32_t wait_for) {
+  switch (wait_for) {
+    case 0:
+      return CommitWait::kLocal;
+    case 1:
+      return CommitWait::kPublished;
+    case 2:
+      return Wrong("wait_for", "is flash, and this node has no flash tier");
+  }
+  return Wrong("wait_for", StrCat(wait_for, " is unknown"));
+}
+
 }  // namespace
 
 absl::StatusOr<SessionCall> CallFromProto(const v1::OpenReadRequest& message) {
@@ -145,6 +157,7 @@ absl::StatusOr<std::vector<LeaseId>> LeasesFromProto(
 absl::StatusOr<WritePath::ReserveCall> CallFromProto(
     const v1::ReserveRequest& message) {
   WritePath::ReserveCall call;
+  ASSIGN_OR_RETURN(call.wait, WaitFromProto(message.wait_for()));
   ASSIGN_OR_RETURN(call.name_space, IdFromProto<NamespaceId>(
                                         "name_space", message.name_space()));
   if (call.name_space.IsZero()) return Wrong("name_space", "is zero");
@@ -199,18 +212,7 @@ absl::StatusOr<WritePath::CommitCall> CallFromProto(
   if (call.reservation == ReservationId::kNone) {
     return Wrong("reservation", "is zero");
   }
-  switch (message.wait_for()) {
-    case 0:
-      call.wait = CommitWait::kLocal;
-      break;
-    case 1:
-      call.wait = CommitWait::kPublished;
-      break;
-    case 2:
-      return Wrong("wait_for", "is flash, and this node has no flash tier");
-    default:
-      return Wrong("wait_for", StrCat(message.wait_for(), " is unknown"));
-  }
+  ASSIGN_OR_RETURN(call.wait, WaitFromProto(message.wait_for()));
   const auto blocks = static_cast<std::size_t>(message.indexes_size());
   if (blocks > kMaxBatchKeys) {
     return Wrong("indexes", StrCat("has ", blocks, " entries; at most ",

@@ -1,5 +1,6 @@
 #include "server/node/write_path.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -17,16 +18,9 @@ void WritePath::StartReserve(ReserveCall call, Reservations::ReserveDone done) {
   const ClearEpoch seen = call.seen;
   const BootTime deadline = call.deadline;
   Reservations::ReserveDone finish =
-      [this, started, session,
+      [this, started,
        done = std::move(done)](Reservations::ReserveAnswer answer) mutable {
-        // Rule S3, as in ReadPath::StartOpen.
-        if (!parts_.registry->IsLive(session)) {
-          parts_.reservations->EndSession(session);
-        }
-        for (const Outcome outcome : answer.outcomes) {
-          parts_.metrics->CountOutcome(&parts_.metrics->reserves, outcome);
-        }
-        parts_.metrics->reserve.Add(parts_.executor->clock()->Now() - started);
+        FinishReserve(started, answer);
         std::move(done)(std::move(answer));
       };
   if (stopped_.load(std::memory_order_relaxed)) {
@@ -36,22 +30,85 @@ void WritePath::StartReserve(ReserveCall call, Reservations::ReserveDone done) {
   }
   parts_.namespaces->Find(
       caller, id, seen, deadline,
-      [this, call = std::move(call),
+      [this, call = std::move(call), session, id, deadline,
        finish = std::move(finish)](NamespaceCache::Answer found) mutable {
         if (const auto* outcome = std::get_if<Outcome>(&found)) {
           Reservations::ReserveAnswer answer;
           answer.outcomes.assign(call.blocks.size(), *outcome);
           return std::move(finish)(std::move(answer));
         }
+        std::vector<BlockId> blocks;
+        if (call.wait == CommitWait::kPublished) {
+          for (const ReserveBlock& block : call.blocks) {
+            blocks.push_back({id, block.key});
+          }
+        }
         parts_.reservations->StartReserve(
-            {.session = call.session.id,
+            {.session = session,
              .name_space = std::get<PoolNamespace>(found),
              .blocks = std::move(call.blocks),
-             .deadline = call.deadline,
+             .deadline = deadline,
              .reserve_for = call.reserve_for,
              .conversation = call.conversation},
-            std::move(finish));
+            [this, session, deadline, blocks = std::move(blocks),
+             finish = std::move(finish)](
+                Reservations::ReserveAnswer answer) mutable {
+              // Rule S3, as in ReadPath::StartOpen.
+              if (!parts_.registry->IsLive(session)) {
+                parts_.reservations->EndSession(session);
+              }
+              if (blocks.empty() || !answer.status.ok()) {
+                return std::move(finish)(std::move(answer));
+              }
+              AwaitPresent(blocks, deadline, std::move(answer),
+                           std::move(finish));
+            });
       });
+}
+
+// Rule S9.
+void WritePath::AwaitPresent(const std::vector<BlockId>& blocks,
+                             BootTime deadline,
+                             Reservations::ReserveAnswer answer,
+                             Reservations::ReserveDone done) {
+  std::vector<BlockId> present;
+  std::vector<std::size_t> indexes;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (answer.outcomes[i] != Outcome::kAlreadyThere) continue;
+    present.push_back(blocks[i]);
+    indexes.push_back(i);
+  }
+  if (present.empty()) return std::move(done)(std::move(answer));
+  const BootTime now = parts_.executor->clock()->Now();
+  BootTime until = deadline;
+  if (answer.reservation != ReservationId::kNone && now < deadline) {
+    until = now + (deadline - now) / 2;
+  }
+  parts_.link->WaitPublished(
+      std::move(present), until,
+      [this, answer = std::move(answer), indexes = std::move(indexes), now,
+       done = std::move(done)](std::vector<Outcome> published) mutable {
+        for (std::size_t i = 0; i < indexes.size(); ++i) {
+          if (published[i] == Outcome::kStored) continue;
+          answer.outcomes[indexes[i]] = published[i];
+          if (published[i] == Outcome::kCongested) {
+            answer.retry_after = parts_.reservations->retry_after();
+          }
+        }
+        // The reservation has grown older meanwhile.
+        answer.valid_for = std::max(
+            absl::ZeroDuration(),
+            answer.valid_for - (parts_.executor->clock()->Now() - now));
+        std::move(done)(std::move(answer));
+      });
+}
+
+void WritePath::FinishReserve(BootTime started,
+                              const Reservations::ReserveAnswer& answer) {
+  for (const Outcome outcome : answer.outcomes) {
+    parts_.metrics->CountOutcome(&parts_.metrics->reserves, outcome);
+  }
+  parts_.metrics->reserve.Add(parts_.executor->clock()->Now() - started);
 }
 
 void WritePath::StartCommit(CommitCall call,

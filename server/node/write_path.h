@@ -3,6 +3,7 @@
 // the writer asked for.
 //
 //     Reserve -> namespace_cache -> reservations (caps) -> dram_pool (room)
+//                -> catalog_link (wait_for published, of what is there already)
 //     Commit  -> staging (where the bytes are) -> reservations -> copier
 //                -> catalog_link (wait_for published)
 //
@@ -59,10 +60,16 @@ class WritePath {
     BootTime deadline;
     std::vector<ReserveBlock> blocks;
     absl::Duration reserve_for;
+    // Of blocks that are there already (rule S9).
+    CommitWait wait = CommitWait::kLocal;
     EvictionPolicy::ConversationState conversation =
         EvictionPolicy::ConversationState::kUnknown;
   };
-  // kUnavailable for every block while the node drains.
+  // kUnavailable for every block while the node drains. What is there already
+  // is kAlreadyThere once the awaited state is reached; kCongested: it left
+  // before, reserve again; kTimedOut. Where other blocks were reserved, they
+  // are waited for for half of the time that is left, so that those can still
+  // be committed.
   void StartReserve(ReserveCall call, Reservations::ReserveDone done);
 
   struct CommitCall {
@@ -99,6 +106,11 @@ class WritePath {
   void StopReserving() { stopped_.store(true, std::memory_order_relaxed); }
 
  private:
+  void AwaitPresent(const std::vector<BlockId>& blocks, BootTime deadline,
+                    Reservations::ReserveAnswer answer,
+                    Reservations::ReserveDone done);
+  void FinishReserve(BootTime started,
+                     const Reservations::ReserveAnswer& answer);
   void AwaitPublished(Reservations::CommitAnswer committed, BootTime deadline,
                       absl::AnyInvocable<void(CommitAnswer) &&> done);
   void FinishCommit(BootTime started, const CommitAnswer& answer);

@@ -188,7 +188,8 @@ class ClientFixture : public ::testing::Test {
                   absl::Duration deadline) {
     client_->StartWrite({.name_space = handle_,
                          .blocks = absl::MakeSpan(state->blocks),
-                         .deadline = deadline},
+                         .deadline = deadline,
+                         .wait_for = wait_for_},
                         {.on_outcome =
                              [this, state](const WriteReport& report) {
                                EXPECT_FALSE(state->report.has_value());
@@ -207,6 +208,8 @@ class ClientFixture : public ::testing::Test {
   }
 
   SimWorld world_{0};
+  // Of writes.
+  WriteWait wait_for_ = WriteWait::kLocal;
   ClusterId cluster_;
   std::unique_ptr<FakeCatalog> catalog_;
   std::unique_ptr<FakeNode> node_;

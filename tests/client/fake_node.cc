@@ -379,6 +379,7 @@ std::string FakeNode::OpenRead(const v1::OpenReadRequest& request) {
 }
 
 std::string FakeNode::Reserve(const v1::ReserveRequest& request) {
+  reserve_requests.push_back(request);
   const auto name_space = *IdFromProto<NamespaceId>("ns", request.name_space());
   const auto rows = *FromProto(request.blocks());
   v1::ReserveResponse response;

@@ -99,6 +99,7 @@ class FakeNode : public ControlService {
   int commits = 0;
   // Extents of all commits.
   std::vector<v1::CommitRequest> commit_requests;
+  std::vector<v1::ReserveRequest> reserve_requests;
 
   RegionId region() const { return {epoch_, 1}; }
 

@@ -160,6 +160,20 @@ TEST_F(WriteTest, BytesThatTheNodeSawOtherwiseAreCorrupt) {
   EXPECT_FALSE(node_->Has(Id(1)));
 }
 
+// Rule S9: the node waits for what is there already, so it has to know for what.
+TEST_F(WriteTest, AReserveSaysWhatIsAwaitedOfWhatIsThere) {
+  const auto bytes = BytesFor(1, 1000);
+  node_->Put(Id(1), bytes);
+  for (const WriteWait wait : {WriteWait::kLocal, WriteWait::kPublished}) {
+    wait_for_ = wait;
+    const auto state = BeginWrite({{1, bytes}});
+    Finish(state.get());
+
+    EXPECT_EQ(node_->reserve_requests.back().wait_for(),
+              static_cast<std::uint32_t>(wait));
+  }
+}
+
 TEST_F(WriteTest, AWriteOfAnotherSizeThanTheNamespaceDeclaresIsWrongSize) {
   handle_.block_bytes = 1000;
   const auto bytes = BytesFor(1, 999);

@@ -514,6 +514,53 @@ TEST_F(NodeServiceTest, ACommitThatWaitsForPublishedReturnsWhenItIs) {
   EXPECT_EQ(catalog_.published.count({granite_.name_space, KeyOf(1)}), 1u);
 }
 
+// Rule S9.
+TEST_F(NodeServiceTest, WhatIsAlreadyThereIsAnsweredOnceItIsPublished) {
+  ASSERT_EQ(WriteOne(9), Outcome::kStored);
+  RunFor(absl::Milliseconds(100));
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  ASSERT_EQ(catalog_.published.count({granite_.name_space, KeyOf(1)}), 0u);
+  v1::ReserveRequest reserve = ReserveOf(session_, granite_, 1, 4096);
+  reserve.set_wait_for(1);
+
+  const auto reserved = Call<v1::ReserveResponse>("Reserve", reserve);
+
+  EXPECT_EQ(OutcomesOf(reserved->outcomes()),
+            std::vector<Outcome>{Outcome::kAlreadyThere});
+  EXPECT_EQ(catalog_.published.count({granite_.name_space, KeyOf(1)}), 1u);
+}
+
+// Rule S9: the wait for one block leaves time for the commit of another.
+TEST_F(NodeServiceTest, WaitingForWhatIsThereLeavesTimeForWhatIsReserved) {
+  ASSERT_EQ(WriteOne(1), Outcome::kStored);
+  RunFor(absl::Milliseconds(100));
+  catalog_.silent = true;
+  ASSERT_EQ(WriteOne(2), Outcome::kStored);
+  v1::ReserveRequest reserve = ReserveOf(session_, granite_, 2, 4096);
+  reserve.set_wait_for(1);
+  const BootTime began = caller_->process()->clock()->Now();
+  const auto alone = Call<v1::ReserveResponse>("Reserve", reserve);
+  const absl::Duration whole = caller_->process()->clock()->Now() - began;
+  const std::vector<BlockRow> rows = {
+      *(*FromProto(reserve.blocks())).begin(),
+      *(*FromProto(ReserveOf(session_, granite_, 3, 4096).blocks())).begin()};
+  ToProto(rows, reserve.mutable_blocks());
+  const BootTime again = caller_->process()->clock()->Now();
+
+  const auto both = Call<v1::ReserveResponse>("Reserve", reserve);
+
+  EXPECT_EQ(OutcomesOf(alone->outcomes()),
+            std::vector<Outcome>{Outcome::kTimedOut});
+  EXPECT_EQ(OutcomesOf(both->outcomes()),
+            (std::vector<Outcome>{Outcome::kTimedOut, Outcome::kStored}));
+  EXPECT_LT(caller_->process()->clock()->Now() - again, whole * 0.6);
+  LendStaging(alice_session_.get(), ++next_staging_, 3, 4096);
+  v1::CommitRequest commit = CommitOf(session_, both->reservation(), 3, 4096);
+  commit.set_indexes(0, 1);
+  EXPECT_EQ(OutcomesOf(Call<v1::CommitResponse>("Commit", commit)->outcomes()),
+            std::vector<Outcome>{Outcome::kStored});
+}
+
 TEST_F(NodeServiceTest, WithTheCatalogAwayPublishedTimesOutAndLocalDoesNot) {
   ASSERT_EQ(WriteOne(9), Outcome::kStored);
   catalog_.silent = true;
