@@ -252,15 +252,22 @@ absl::StatusOr<RegionFiles> SessionSocket::TakeDescriptor(
   if (!parts_.descriptors->Take()) {
     return absl::ResourceExhaustedError("too many descriptors are in flight");
   }
+  bool first = false;
+  {
+    // Before the pool hands it out: a region that begins to retire right then
+    // is one that the peer has to be told of, or it would never unmap it.
+    MutexLock lock(&mutex_);
+    first = mapped_.insert(wanted.region).second;
+  }
   absl::StatusOr<RegionFiles> files =
       parts_.pool->MapRegion(session.tenant, session.id, wanted.region);
   bool sent = false;
   {
     MutexLock lock(&mutex_);
     sent = files.ok() && state_ == State::kLive;
+    if (!sent && first) mapped_.erase(wanted.region);
     if (sent) {
       in_flight_ = wanted;
-      mapped_.insert(wanted.region);
       const std::uint64_t flight = ++flights_;
       parts_.executor->PostAt(
           parts_.executor->clock()->Now() + options_.descriptor_timeout,
