@@ -80,20 +80,16 @@ std::string ClientProgram::Obey(const std::string& line) {
   static constexpr struct {
     const char* name;
     std::string (ClientProgram::*method)(const Words&);
-  } kCommands[] = {{"connect", &ClientProgram::Connect},
-                   {"open", &ClientProgram::Open},
-                   {"write", &ClientProgram::Write},
-                   {"read", &ClientProgram::Read},
-                   {"exists", &ClientProgram::Exists},
-                   {"fork", &ClientProgram::Fork},
-                   {"load", &ClientProgram::Load},
-                   {"soak", &ClientProgram::Soak},
-                   {"raw", &ClientProgram::Raw},
-                   {"hold", &ClientProgram::Hold},
-                   {"check", &ClientProgram::Check},
-                   {"reserve", &ClientProgram::Reserve},
-                   {"attack", &ClientProgram::Attack},
-                   {"take", &ClientProgram::Take}};
+  } kCommands[] = {
+      {"connect", &ClientProgram::Connect}, {"open", &ClientProgram::Open},
+      {"write", &ClientProgram::Write},     {"read", &ClientProgram::Read},
+      {"view", &ClientProgram::View},       {"look", &ClientProgram::Look},
+      {"close", &ClientProgram::Close},     {"exists", &ClientProgram::Exists},
+      {"fork", &ClientProgram::Fork},       {"load", &ClientProgram::Load},
+      {"soak", &ClientProgram::Soak},       {"raw", &ClientProgram::Raw},
+      {"hold", &ClientProgram::Hold},       {"check", &ClientProgram::Check},
+      {"reserve", &ClientProgram::Reserve}, {"attack", &ClientProgram::Attack},
+      {"take", &ClientProgram::Take}};
   const Words words = absl::StrSplit(line, ' ');
   for (const auto& command : kCommands) {
     if (words[0] == command.name) return (this->*command.method)(words);
@@ -137,6 +133,55 @@ std::string ClientProgram::Write(const Words& words) {
 std::string ClientProgram::Read(const Words& words) {
   Counts counts;
   ReadChain(Number(words, 1), Number(words, 2), ReadWant::kEveryBlock, &counts);
+  return Ok(counts);
+}
+
+std::string ClientProgram::View(const Words& words) {
+  viewed_.clear();
+  for (const Chain::Block& block :
+       BlocksOf(Number(words, 1), Number(words, 2))) {
+    viewed_.push_back(block.key);
+  }
+  views_ = client_->OpenViews({.name_space = name_space_,
+                               .keys = viewed_,
+                               .deadline = kDeadline,
+                               .want = ReadWant::kEveryBlock,
+                               .max_age = absl::Milliseconds(
+                                   static_cast<std::int64_t>(Number(words, 3))),
+                               .trace = {}});
+  if (!views_.report().status.ok()) return Failed(views_.report().status);
+  return Ok({{"hit", static_cast<std::int64_t>(views_.report().hits)}});
+}
+
+std::size_t ClientProgram::WrongIn(std::size_t index) const {
+  std::vector<std::byte> bytes;
+  for (const absl::Span<const std::byte> span : views_.spans(index)) {
+    bytes.insert(bytes.end(), span.begin(), span.end());
+  }
+  return BlockContent({name_space_.id, viewed_[index]})
+      .CountWrong(bytes, nullptr);
+}
+
+std::string ClientProgram::Look(const Words&) {
+  Counts counts = {{"sessions_lost",
+                    static_cast<std::int64_t>(client_->Stats().sessions_lost)}};
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    counts["wrong"] += static_cast<std::int64_t>(WrongIn(i));
+  }
+  return Ok(counts);
+}
+
+std::string ClientProgram::Close(const Words&) {
+  Counts counts;
+  std::vector<std::int64_t> wrong;
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    wrong.push_back(static_cast<std::int64_t>(WrongIn(i)));
+  }
+  const std::vector<Outcome> verdicts = std::move(views_).Close();
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    ++counts[std::string(OutcomeLabel(verdicts[i]))];
+    if (verdicts[i] == Outcome::kHit) counts["wrong"] += wrong[i];
+  }
   return Ok(counts);
 }
 

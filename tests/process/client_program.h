@@ -44,6 +44,12 @@ class ClientProgram {
   std::string Write(const Words& words);
   // read CHAIN BLOCKS: every block.
   std::string Read(const Words& words);
+  // view CHAIN BLOCKS AGE_MILLIS: opens views of every block.
+  std::string View(const Words& words);
+  // look, close: what is wrong in them, whatever the verdict; then with it.
+  // Look also says how many sessions were lost.
+  std::string Look(const Words& words);
+  std::string Close(const Words& words);
   // exists CHAIN BLOCKS
   std::string Exists(const Words& words);
   // fork CHAIN BLOCKS: a forked child reads, ends its Client and itself; says
@@ -67,6 +73,9 @@ class ClientProgram {
   // attack REGION WHAT: asks for its descriptor and tries to write.
   std::string Attack(const Words& words);
 
+  // Wrong bytes of one viewed block.
+  std::size_t WrongIn(std::size_t index) const;
+
   absl::Status OpenSeams();
   // Each notes outcomes, bytes and wrong bytes in `counts`. ReadChain returns
   // the leading hits.
@@ -79,6 +88,9 @@ class ClientProgram {
   std::unique_ptr<RawSession> raw_;
   std::unique_ptr<Client> client_;
   NamespaceHandle name_space_;
+  ViewBatch views_;
+  // Of the viewed blocks.
+  std::vector<BlockKey> viewed_;
   std::vector<std::vector<std::byte>> taken_;
 };
 
