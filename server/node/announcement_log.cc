@@ -7,6 +7,26 @@
 
 namespace firnkv {
 
+namespace {
+
+// What an event does to the sums, or that undone.
+void Apply(const AnnouncedEntry& entry, BucketSums* sums) {
+  if (entry.operation == AnnouncedOperation::kPublish) {
+    sums->Add(entry.block, kDramTier, entry.generation);
+  } else {
+    sums->Subtract(entry.block, kDramTier, entry.generation);
+  }
+}
+void Undo(const AnnouncedEntry& entry, BucketSums* sums) {
+  if (entry.operation == AnnouncedOperation::kPublish) {
+    sums->Subtract(entry.block, kDramTier, entry.generation);
+  } else {
+    sums->Add(entry.block, kDramTier, entry.generation);
+  }
+}
+
+}  // namespace
+
 AnnouncedEntry PublishOf(const SlotHeader& header) {
   return AnnouncedEntry{.operation = AnnouncedOperation::kPublish,
                         .block = header.block,
@@ -45,6 +65,7 @@ void AnnouncementLog::OnWithdrawn(const SlotHeader& header) {
 void AnnouncementLog::Append(AnnouncedEntry entry) {
   MutexLock lock(&mutex_);
   ++end_;
+  Apply(entry, &present_);
   if (state_ != State::kRecording) return;
   if (entries_.size() == options_.max_entries) {
     state_ = State::kOverflowed;
@@ -78,12 +99,6 @@ std::uint64_t AnnouncementLog::Restart() {
   return end_;
 }
 
-void AnnouncementLog::Pause() {
-  MutexLock lock(&mutex_);
-  std::deque<AnnouncedEntry>().swap(entries_);
-  state_ = State::kPaused;
-}
-
 std::uint64_t AnnouncementLog::end() const {
   MutexLock lock(&mutex_);
   return end_;
@@ -97,6 +112,16 @@ std::size_t AnnouncementLog::pending() const {
 bool AnnouncementLog::overflowed() const {
   MutexLock lock(&mutex_);
   return state_ == State::kOverflowed;
+}
+
+std::optional<BucketSums> AnnouncementLog::Told() const {
+  // Memory is taken before the lock: the pool waits for it.
+  BucketSums told;
+  MutexLock lock(&mutex_);
+  if (state_ == State::kOverflowed) return std::nullopt;
+  told = present_;
+  for (const AnnouncedEntry& entry : entries_) Undo(entry, &told);
+  return told;
 }
 
 AnnouncementLog::Oldest AnnouncementLog::Front(std::size_t most) const {

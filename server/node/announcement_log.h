@@ -3,13 +3,20 @@
 //
 // The pool appends under its own lock (rule A2), so the order here is the order
 // of the events; catalog_link.h takes from the front. At the bound the log
-// gives up, forgets everything and says so: the link then registers anew, with
-// a full inventory, which is cheaper than remembering more than an inventory
-// holds.
+// gives up, forgets everything and says so: a full inventory takes its place,
+// which is cheaper than remembering more than an inventory holds. A cut from
+// the catalog changes nothing here: what happens meanwhile is told after it.
 //
-// Positions count events since the node's start and go on while the log is
-// paused: "everything up to now" is a position, also when the events
+// Positions count events since the node's start and go on while nothing is
+// recorded: "everything up to now" is a position, also when the events
 // themselves were forgotten because an inventory covers them.
+//
+// Digests (rule A5, proto/base/copy_digest.h). The log sums the copies that are
+// published and not withdrawn; every event changes that sum, recorded or not.
+// What the catalog was told is the sum without what the recorded events did to
+// it: they are all that happened since. That holds from every Restart on, when
+// nothing is recorded, until an overflow, when events are lost, and what the
+// catalog was told is not known until the next Restart.
 //
 // Does not know: batches, numbers, registrations.
 //
@@ -24,11 +31,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
+#include "proto/base/copy_digest.h"
 #include "proto/base/executor.h"
 #include "proto/base/id.h"
 #include "proto/base/mutex.h"
@@ -36,6 +45,9 @@
 #include "server/tier/pool_events.h"
 
 namespace firnkv {
+
+// Of a copy, as announcements and digests name it.
+inline constexpr std::uint8_t kDramTier = 0;
 
 enum class AnnouncedOperation : std::uint8_t { kPublish = 1, kWithdraw = 2 };
 
@@ -82,15 +94,17 @@ class AnnouncementLog : public PoolEvents {
   // this call does not show is an event in the log. Returns the position from
   // which on events are recorded.
   std::uint64_t Restart() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Forgets everything and records nothing until Restart: the catalog is away
-  // for longer than our lease, and an inventory will be due anyway.
-  void Pause() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The position behind the last event.
   std::uint64_t end() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::size_t pending() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The bound was reached since Restart: events were lost.
   bool overflowed() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Digests of the copies that there were before the oldest event in the log:
+  // of what the catalog has if it was told everything before. Costs a copy of
+  // 512 KiB under the lock, and a digest a pending event. nullopt: it
+  // overflowed.
+  std::optional<BucketSums> Told() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The oldest events, at most `most`; they stay in the log. `first` is the
   // position of the first of them.
@@ -104,7 +118,8 @@ class AnnouncementLog : public PoolEvents {
   void DropUpTo(std::uint64_t position) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  enum class State : std::uint8_t { kPaused, kRecording, kOverflowed };
+  // kUnused: before the first Restart.
+  enum class State : std::uint8_t { kUnused, kRecording, kOverflowed };
 
   void Append(AnnouncedEntry entry) ABSL_LOCKS_EXCLUDED(mutex_);
   void WakeUpAfter(absl::Duration delay) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,8 +130,10 @@ class AnnouncementLog : public PoolEvents {
   absl::AnyInvocable<void()> on_pending_;
 
   mutable Mutex mutex_;
-  State state_ ABSL_GUARDED_BY(mutex_) = State::kPaused;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kUnused;
   std::uint64_t end_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the copies that are published and not withdrawn at `end_`.
+  BucketSums present_ ABSL_GUARDED_BY(mutex_);
   std::deque<AnnouncedEntry> entries_ ABSL_GUARDED_BY(mutex_);
 
   TaskScope scope_;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "proto/base/check.h"
 #include "proto/base/text.h"
 
 namespace firnkv {
@@ -25,6 +26,7 @@ Announcer::Announcer(const Options& options, const Parts& parts,
       parts_(parts),
       on_lost_(std::move(on_lost)),
       waiters_(options.max_waiting_blocks, parts.executor),
+      digests_(options.digests, parts.random),
       backoff_(options.first_backoff, options.longest_backoff, parts.random) {
   parts_.log->SetWakeUp([this] { Advance(); });
 }
@@ -38,28 +40,38 @@ void Announcer::Close() {
   scope_.Close();
 }
 
-void Announcer::Begin(const Registration& registration) {
-  // Recording begins before the first part is read (see the header).
-  const std::uint64_t from = parts_.log->Restart();
-  waiters_.ForgetNamed();
+void Announcer::Begin(
+    const Registration& registration,
+    const std::optional<NodeCatalogClient::Registered::Kept>& kept) {
+  bool resumes = false;
+  std::uint64_t told = 0;
   {
     MutexLock lock(&mutex_);
+    resumes = kept.has_value() && complete_ && !parts_.log->overflowed();
     ++term_;
     registration_ = registration;
-    stage_ = Stage::kInventoryBegin;
     sending_ = false;
     batch_.reset();
-    progress_ = Progress{};
     applied_ = 0;
-    told_ = from;
     backoff_.Reset();
+    if (resumes) {
+      stage_ = Stage::kEvents;
+      progress_ = Progress{};
+      compare_from_ = parts_.log->end();
+      digests_.ExpectLoss();
+      compare_due_ = true;
+      counters_.resumed.Add();
+    } else {
+      BeginInventory();
+    }
+    told = told_;
   }
-  counters_.inventories.Add();
+  // What was told before moves no waiter that came since by itself.
+  if (resumes) waiters_.OnEventsApplied(told);
   Advance();
 }
 
 void Announcer::End() {
-  parts_.log->Pause();
   MutexLock lock(&mutex_);
   ++term_;
   stage_ = Stage::kIdle;
@@ -67,23 +79,47 @@ void Announcer::End() {
   batch_.reset();
 }
 
+void Announcer::BeginInventory() {
+  // Recording begins before the first part is read (see the header).
+  told_ = parts_.log->Restart();
+  waiters_.ForgetNamed();
+  stage_ = Stage::kInventoryBegin;
+  progress_ = Progress{};
+  complete_ = false;
+  compare_due_ = false;
+  ++plan_;
+  digests_.Reset();
+  counters_.inventories.Add();
+}
+
+void Announcer::PostAdvance() {
+  parts_.executor->Post(scope_.Wrap([this] { Advance(); }));
+}
+
 void Announcer::Advance() {
   std::uint64_t term = 0;
   Stage stage = Stage::kIdle;
   Progress progress;
+  bool compare = false;
   {
     MutexLock lock(&mutex_);
     if (stage_ == Stage::kIdle || sending_) return;
     if (parts_.log->overflowed()) {
       counters_.overflows.Add();
-      return Lose(absl::ResourceExhaustedError(
-          "more happened than the announcement log holds"));
+      // An inventory that has begun cannot begin again in its registration.
+      if (!complete_) {
+        return Lose(absl::ResourceExhaustedError(
+            "more happened than the announcement log holds"));
+      }
+      BeginInventory();
     }
     sending_ = true;
     term = term_;
     stage = stage_;
-    progress = std::move(progress_);
+    compare = MayCompare();
+    if (!compare) progress = std::move(progress_);
   }
+  if (compare) return StartCompare(term);
   std::optional<Batch> batch = Build(stage, &progress);
 
   NodeCatalogClient::AnnounceCall call;
@@ -93,6 +129,7 @@ void Announcer::Advance() {
     progress_ = std::move(progress);
     if (!batch) {
       sending_ = false;
+      if (stage_ == Stage::kRepairRead) OnRepairRead();
       return;
     }
     batch->call.node = registration_.node;
@@ -127,6 +164,17 @@ std::optional<Announcer::Batch> Announcer::Build(Stage stage,
       if (oldest.entries.empty()) return std::nullopt;
       batch.covers = oldest.first + oldest.entries.size();
       batch.call.entries = std::move(oldest.entries);
+      return batch;
+    }
+    case Stage::kRepairRead:
+      progress->repair_read = progress->repair->Read(*parts_.pool);
+      return std::nullopt;
+    case Stage::kRepairPart: {
+      batch.call.kind = BatchKind::kRepair;
+      std::optional<BucketRepair::Part> part = progress->repair->TakePart();
+      CHECK(part.has_value());
+      batch.call.buckets = std::move(part->buckets);
+      batch.call.entries = std::move(part->entries);
       return batch;
     }
   }
@@ -183,32 +231,50 @@ void Announcer::OnAnswer(std::uint64_t term,
     applied_ = answer->applied;
     batch = *std::move(batch_);
     batch_.reset();
-    switch (stage_) {
-      case Stage::kIdle:
-      case Stage::kEvents:
-        told_ = std::max(told_, batch.covers);
-        break;
-      case Stage::kInventoryBegin:
-        stage_ = Stage::kInventoryPart;
-        break;
-      case Stage::kInventoryPart:
-        if (progress_.all_read && progress_.rest.empty()) {
-          stage_ = Stage::kInventoryEnd;
-        }
-        break;
-      case Stage::kInventoryEnd:
-        stage_ = Stage::kEvents;
-        batch.covers = told_;
-        break;
-    }
+    Follow(&batch);
   }
   OnApplied(batch, answer->refused);
 
   MutexLock lock(&mutex_);
   if (term != term_) return;
   sending_ = false;
-  // Not from here: the answer may have come inside the call.
-  parts_.executor->Post(scope_.Wrap([this] { Advance(); }));
+  PostAdvance();
+}
+
+void Announcer::Follow(Batch* batch) {
+  switch (stage_) {
+    case Stage::kIdle:
+    case Stage::kEvents:
+      told_ = std::max(told_, batch->covers);
+      return;
+    case Stage::kInventoryBegin:
+      stage_ = Stage::kInventoryPart;
+      return;
+    case Stage::kInventoryPart:
+      if (progress_.all_read && progress_.rest.empty()) {
+        stage_ = Stage::kInventoryEnd;
+      }
+      return;
+    case Stage::kInventoryEnd:
+      stage_ = Stage::kEvents;
+      batch->covers = told_;
+      complete_ = true;
+      compare_from_ = parts_.log->end();
+      PlanCompare(digests_.DelayAfter(DigestWatch::Verdict::kSame));
+      return;
+    case Stage::kRepairRead:
+      // Sends nothing.
+      CHECK(false);
+      return;
+    case Stage::kRepairPart:
+      if (!progress_.repair->finished()) return;
+      stage_ = Stage::kEvents;
+      counters_.repaired_buckets.Add(progress_.repair->buckets());
+      counters_.repaired_entries.Add(progress_.repair->entries());
+      progress_ = Progress{};
+      PlanCompare(digests_.DelayAfter(DigestWatch::Verdict::kRepair));
+      return;
+  }
 }
 
 void Announcer::OnApplied(
@@ -227,6 +293,7 @@ void Announcer::OnApplied(
   }
   switch (batch.call.kind) {
     case BatchKind::kInventoryBegin:
+    case BatchKind::kRepair:
       break;
     case BatchKind::kInventoryPart:
       if (waiters_.waiting_blocks() == 0) break;
@@ -254,6 +321,160 @@ void Announcer::OnRetryTimer(std::uint64_t term) {
   Send(term, call);
 }
 
+// --- Comparing and repairing.
+
+void Announcer::PlanCompare(absl::Duration delay) {
+  compare_at_ = parts_.executor->clock()->Now() + delay;
+  parts_.executor->PostAt(compare_at_,
+                          scope_.Wrap([this, term = term_, plan = ++plan_] {
+                            {
+                              MutexLock lock(&mutex_);
+                              if (term != term_ || plan != plan_) return;
+                              compare_due_ = true;
+                            }
+                            Advance();
+                          }));
+}
+
+// Not a withdrawal of what was missed: readers believe a location for a while,
+// so most come for a copy that left a moment ago and whose withdrawal is told
+// already. Only a comparison tells those from what the catalog has wrong, and
+// then mends it, whatever generation it has; and it cannot hurt a live copy.
+void Announcer::CompareSoon() {
+  const BootTime soon =
+      parts_.executor->clock()->Now() + options_.digests.second_look;
+  MutexLock lock(&mutex_);
+  if (stage_ != Stage::kEvents || compare_due_ || compare_at_ <= soon) return;
+  PlanCompare(options_.digests.second_look);
+}
+
+bool Announcer::MayCompare() const {
+  // More than a batch is not told: later, since Told would take long.
+  return compare_due_ && stage_ == Stage::kEvents && told_ >= compare_from_ &&
+         parts_.log->pending() <= options_.batch;
+}
+
+void Announcer::StartCompare(std::uint64_t term) {
+  // While cleared copies wait to be swept the catalog may have let them go
+  // already; their withdrawals are still to come.
+  const bool sweeping = parts_.pool->Snapshot().unswept_entries > 0;
+  std::optional<BucketSums> told = parts_.log->Told();
+  {
+    MutexLock lock(&mutex_);
+    if (term != term_) return;
+    compare_due_ = false;
+    // An overflow leads to an inventory.
+    if (!told.has_value() || (sweeping && !digests_.hasty())) {
+      sending_ = false;
+      PlanCompare(digests_.DelayAfterFailure());
+      return PostAdvance();
+    }
+    digests_.Begin(*std::move(told));
+  }
+  counters_.compares.Add();
+  SendCompare(term);
+}
+
+void Announcer::SendCompare(std::uint64_t term) {
+  NodeCatalogClient::CompareCall call;
+  {
+    MutexLock lock(&mutex_);
+    if (term != term_) return;
+    call = {.node = registration_.node,
+            .epoch = registration_.epoch,
+            .registration = registration_.id,
+            .number = applied_,
+            .groups = digests_.groups(),
+            .digests = digests_.Digests()};
+  }
+  parts_.catalog->StartCompareDigests(
+      call, options_.call_timeout,
+      [this, term](absl::StatusOr<NodeCatalogClient::Compared> answer) {
+        // Not from here: it may have come inside the call.
+        parts_.executor->Post(
+            scope_.Wrap([this, term, answer = std::move(answer)] {
+              OnCompared(term, answer);
+            }));
+      });
+}
+
+void Announcer::OnCompared(
+    std::uint64_t term,
+    const absl::StatusOr<NodeCatalogClient::Compared>& answer) {
+  DigestWatch::Verdict verdict = DigestWatch::Verdict::kSame;
+  std::size_t different = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (term != term_) return;
+    // A catalog that cannot compare is no reason to register anew; one that
+    // does not know the registration is.
+    if (absl::IsNotFound(answer.status()) || absl::IsAborted(answer.status()) ||
+        absl::IsFailedPrecondition(answer.status())) {
+      return Lose(answer.status());
+    }
+    if (!answer.ok() || answer->loading || answer->applied != applied_) {
+      // Batches that it lost are the next heartbeat's to notice.
+      digests_.OnFailure();
+      PlanCompare(answer.ok() ? digests_.DelayAfterFailure()
+                              : options_.longest_backoff);
+      sending_ = false;
+      return PostAdvance();
+    }
+    verdict = digests_.OnAnswer(answer->different);
+    different = digests_.different().size();
+    if (verdict != DigestWatch::Verdict::kAskBuckets) {
+      OnVerdict(verdict);
+      sending_ = false;
+      PostAdvance();
+    }
+  }
+  if (verdict == DigestWatch::Verdict::kAskBuckets) return SendCompare(term);
+  if (verdict == DigestWatch::Verdict::kRepair ||
+      verdict == DigestWatch::Verdict::kInventory) {
+    parts_.logger->Write(
+        Severity::kWarning, "catalog_differs",
+        {{"buckets", different},
+         {"mended_by",
+          verdict == DigestWatch::Verdict::kRepair ? "repair" : "inventory"}});
+  }
+}
+
+void Announcer::OnVerdict(DigestWatch::Verdict verdict) {
+  switch (verdict) {
+    case DigestWatch::Verdict::kAskBuckets:
+      return;
+    case DigestWatch::Verdict::kSame:
+    case DigestWatch::Verdict::kLookAgain:
+      PlanCompare(digests_.DelayAfter(verdict));
+      return;
+    case DigestWatch::Verdict::kRepair:
+      counters_.different_buckets.Add(digests_.different().size());
+      stage_ = Stage::kRepairRead;
+      progress_ = Progress{};
+      progress_.repair.emplace(BucketRepair::Options{.batch = options_.batch},
+                               digests_.different());
+      return;
+    case DigestWatch::Verdict::kInventory:
+      counters_.different_buckets.Add(digests_.different().size());
+      return BeginInventory();
+  }
+}
+
+void Announcer::OnRepairRead() {
+  switch (progress_.repair_read) {
+    case BucketRepair::Progress::kMore:
+      break;
+    case BucketRepair::Progress::kAll:
+      stage_ = Stage::kRepairPart;
+      compare_from_ = parts_.log->end();
+      break;
+    case BucketRepair::Progress::kTooMuch:
+      BeginInventory();
+      break;
+  }
+  PostAdvance();
+}
+
 void Announcer::Lose(absl::Status why) {
   const std::uint64_t term = ++term_;
   stage_ = Stage::kIdle;
@@ -275,7 +496,7 @@ void Announcer::WaitPublished(std::vector<BlockId> blocks, BootTime deadline,
   {
     // What is told already moves no waiter by itself.
     MutexLock lock(&mutex_);
-    if (stage_ != Stage::kEvents) return;
+    if (stage_ == Stage::kIdle || !complete_) return;
     told = told_;
   }
   waiters_.OnEventsApplied(told);
@@ -283,7 +504,7 @@ void Announcer::WaitPublished(std::vector<BlockId> blocks, BootTime deadline,
 
 bool Announcer::complete() const {
   MutexLock lock(&mutex_);
-  return stage_ == Stage::kEvents;
+  return stage_ != Stage::kIdle && complete_;
 }
 
 std::uint64_t Announcer::applied(RegistrationId registration) const {

@@ -52,12 +52,14 @@ CatalogLink::CatalogLink(const Options& options, const Parts& parts,
       backoff_(options.first_backoff, options.longest_backoff, parts.random),
       heartbeat_backoff_(options.first_backoff, options.longest_backoff,
                          parts.random),
+      drain_(parts.pool),
       announcer_(options.announcer,
                  {.executor = parts.executor,
                   .random = parts.random,
                   .catalog = parts.catalog,
                   .log = parts.announcements,
-                  .pool = parts.pool},
+                  .pool = parts.pool,
+                  .logger = parts.log},
                  [this](absl::Status why) {
                    std::uint64_t term = 0;
                    {
@@ -185,12 +187,14 @@ void CatalogLink::OnRegistered(
     registration_ = answer->registration;
     lease_ = answer->lease;
     lease_until_ = asked_at + HolderTerm(answer->lease);
+    kept_ = answer->kept;
     namespace_cursor_ = answer->namespace_cursor;
     removals_done_ = 0;
+    drained_cursor_ = 0;
     heartbeat_backoff_.Reset();
+    drain_.Restart();
   }
   counters_.registrations.Add();
-  After(answer->lease / 4, [this, term] { KeepAlive(term); });
   Refresh(term, parts_.namespaces->Known());
 }
 
@@ -210,6 +214,7 @@ void CatalogLink::Refresh(std::uint64_t term, std::vector<NamespaceId> left) {
         for (const NamespaceFacts& one : *facts) gone.erase(one.name_space);
         for (const NamespaceId& one : gone) parts_.namespaces->Forget(one);
         parts_.namespaces->Learn(*facts);
+        drain_.Note(*facts);
         parts_.executor->Post(
             scope_.Wrap([this, term, left = std::move(left)]() mutable {
               Refresh(term, std::move(left));
@@ -219,9 +224,15 @@ void CatalogLink::Refresh(std::uint64_t term, std::vector<NamespaceId> left) {
 
 void CatalogLink::OnRefreshed(std::uint64_t term) {
   Announcer::Registration registration;
+  std::optional<NodeCatalogClient::Registered::Kept> kept;
+  absl::Duration beat;
   {
     MutexLock lock(&mutex_);
     if (term != term_) return;
+    drain_.Close(namespace_cursor_);
+    kept = kept_;
+    beat = lease_until_ - HolderTerm(lease_) + lease_ / 4 -
+           parts_.executor->clock()->Now();
     state_ = State::kRegistered;
     last_failure_ = absl::OkStatus();
     backoff_.Reset();
@@ -229,9 +240,13 @@ void CatalogLink::OnRefreshed(std::uint64_t term) {
                     registration_};
     Believe();
   }
-  announcer_.Begin(registration);
+  announcer_.Begin(registration, kept);
+  // Not earlier: a heartbeat confirms that the changes up to its cursor are
+  // known here. A refresh that takes longer than the lease ends with it.
+  After(beat, [this, term] { KeepAlive(term); });
   parts_.log->Write(Severity::kNotice, "registered",
-                    {{"registration", ToHex(registration.id)}});
+                    {{"registration", ToHex(registration.id)},
+                     {"kept", kept.has_value() ? "yes" : "no"}});
 }
 
 void CatalogLink::Believe() {
@@ -242,11 +257,13 @@ void CatalogLink::Believe() {
 
 void CatalogLink::KeepAlive(std::uint64_t term) {
   const PoolSnapshot pool = parts_.pool->Snapshot();
+  const std::uint64_t drained = drain_.Drained();
   NodeCatalogClient::KeepAliveCall call;
   absl::Duration timeout;
   {
     MutexLock lock(&mutex_);
     if (term != term_) return;
+    call.drained_cursor = drained_cursor_ = drained;
     call.node = options_.address->node;
     call.epoch = options_.address->epoch;
     call.registration = registration_;
@@ -306,38 +323,38 @@ void CatalogLink::OnKeptAlive(
   // Clears first: membership is believed only by who has heard of them.
   parts_.namespaces->Learn(answer->changed);
   ExecuteRemovals(answer->removals);
-  const bool drained = ClearsAreDone(answer->changed);
-  absl::Duration pause;
+  BootTime next;
   {
     MutexLock lock(&mutex_);
     if (term != term_) return;
+    drain_.Note(answer->changed);
+    drain_.Close(answer->namespace_cursor);
     lease_ = answer->lease;
     lease_until_ = asked_at + HolderTerm(answer->lease);
     removals_done_ = answer->removals_number;
+    namespace_cursor_ = answer->namespace_cursor;
     heartbeat_backoff_.Reset();
     Believe();
-    pause = lease_ / 4;
-    if (drained) {
-      namespace_cursor_ = answer->namespace_cursor;
-      // What is done is said at once: somebody may be waiting for it.
-      const bool news = !answer->removals.empty() || !answer->changed.empty();
-      if (news) pause = absl::ZeroDuration();
-    } else {
-      pause = std::min(pause, options_.clear_look);
-    }
+    next = parts_.executor->clock()->Now();
+    // What is done is said at once: somebody may be waiting for it.
+    const bool news = !answer->removals.empty() || !answer->changed.empty();
+    if (!news) next = next + lease_ / 4;
   }
-  After(pause, [this, term] { KeepAlive(term); });
+  AwaitBeat(term, next);
 }
 
-// Rule C4: a clear of a strict namespace is confirmed, by the cursor, once the
-// leases that were granted before it have ended.
-bool CatalogLink::ClearsAreDone(
-    const std::vector<NamespaceFacts>& changed) const {
-  return std::all_of(changed.begin(), changed.end(),
-                     [this](const NamespaceFacts& one) {
-                       return !one.strict_clear ||
-                              parts_.pool->ClearPending(one.name_space) == 0;
-                     });
+void CatalogLink::AwaitBeat(std::uint64_t term, BootTime at) {
+  const std::uint64_t drained = drain_.Drained();
+  const BootTime now = parts_.executor->clock()->Now();
+  {
+    MutexLock lock(&mutex_);
+    if (term != term_) return;
+    if (drained != drained_cursor_) at = now;
+  }
+  if (!drain_.pending() || at - now <= options_.clear_look) {
+    return After(at - now, [this, term] { KeepAlive(term); });
+  }
+  After(options_.clear_look, [this, term, at] { AwaitBeat(term, at); });
 }
 
 void CatalogLink::ExecuteRemovals(

@@ -16,13 +16,14 @@
 //
 // After every registration all namespaces that the node knows are asked for
 // anew, since changes during an outage are in no heartbeat; only then does the
-// node believe in its membership (rule C4). The inventory follows
-// (announcer.h). Without a catalog the node goes on serving.
+// node believe in its membership (rule C4). Then the catalog is told what it
+// does not know: where it has kept what this run told it before, that is what
+// happened meanwhile (announcer.h). Without a catalog the node goes on serving.
 //
 // Does not know: the wire, sessions.
 //
 // Threading. Thread-safe. One mutex, never held over a call, a callback or the
-// node state's disk.
+// node state's disk; the drain's and the pool's are below it.
 //
 // Ownership. Owned by Node; everything in Parts outlives it.
 
@@ -30,6 +31,7 @@
 #define FIRNKV_SERVER_NODE_CATALOG_LINK_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +50,7 @@
 #include "proto/base/random.h"
 #include "server/base/log.h"
 #include "server/node/announcer.h"
+#include "server/node/clear_drain.h"
 #include "server/node/namespace_cache.h"
 #include "server/node/node_catalog_client.h"
 #include "server/node/node_credentials.h"
@@ -127,6 +130,9 @@ class CatalogLink {
     announcer_.WaitPublished(std::move(blocks), deadline, std::move(done));
   }
 
+  // A remote reader came for a copy that is not here (kStaleLocation).
+  void OnRemoteMiss() { announcer_.CompareSoon(); }
+
   const Counters& counters() const { return counters_; }
   const Announcer::Counters& announcer_counters() const {
     return announcer_.counters();
@@ -148,7 +154,8 @@ class CatalogLink {
   void OnKeptAlive(std::uint64_t term, BootTime asked_at,
                    absl::StatusOr<NodeCatalogClient::KeptAlive> answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  bool ClearsAreDone(const std::vector<NamespaceFacts>& changed) const;
+  // Beats at `at`, or as soon as a strict clear has ended here (rule C4).
+  void AwaitBeat(std::uint64_t term, BootTime at) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRemovals(const std::vector<NodeCatalogClient::Removal>& removals);
 
   // The attempt or the registration has failed; begins the next one.
@@ -177,14 +184,19 @@ class CatalogLink {
   // Counts refusals, to name the other possible predecessor next time.
   std::uint64_t refusals_ ABSL_GUARDED_BY(mutex_) = 0;
   RegistrationId registration_ ABSL_GUARDED_BY(mutex_);
+  std::optional<NodeCatalogClient::Registered::Kept> kept_
+      ABSL_GUARDED_BY(mutex_);
   absl::Duration lease_ ABSL_GUARDED_BY(mutex_);
   // When the lease that we hold ends for us (rule A7).
   BootTime lease_until_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t namespace_cursor_ ABSL_GUARDED_BY(mutex_) = 0;
+  // As the last heartbeat said it.
+  std::uint64_t drained_cursor_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t removals_done_ ABSL_GUARDED_BY(mutex_) = 0;
   RetryDelay backoff_ ABSL_GUARDED_BY(mutex_);
   RetryDelay heartbeat_backoff_ ABSL_GUARDED_BY(mutex_);
 
+  ClearDrain drain_;
   Announcer announcer_;
   TaskScope scope_;
 };

@@ -91,7 +91,9 @@ void Node::MakePaths() {
                                                  .executor = seams_.executor});
   staging_ = std::make_unique<Staging>(options_.staging);
   link_ = std::make_unique<CatalogLink>(
-      CatalogLink::Options{.address = &address_, .version = options_.version},
+      CatalogLink::Options{.address = &address_,
+                           .version = options_.version,
+                           .announcer = {.digests = options_.digests}},
       CatalogLink::Parts{.executor = seams_.executor,
                          .random = seams_.random,
                          .log = log_,
@@ -133,7 +135,8 @@ void Node::MakeServers() {
                                        .namespaces = namespaces_.get(),
                                        .pool = pool_.get(),
                                        .checks = checks_.get(),
-                                       .metrics = &metrics_});
+                                       .metrics = &metrics_,
+                                       .link = link_.get()});
 
   SessionListener::Options sessions;
   sessions.max_sessions = options_.max_sessions;
@@ -244,9 +247,13 @@ void Node::StartDrain(BootTime deadline, absl::AnyInvocable<void() &&> done) {
 
 void Node::AwaitQuiet(BootTime deadline, absl::AnyInvocable<void() &&> done) {
   const BootTime now = seams_.clock->Now();
-  const bool quiet =
-      reservations_->totals().live == 0 && streams_->reads_in_flight() == 0 &&
-      pool_->Snapshot().holds == 0 && announcements_.pending() == 0;
+  // A catalog that is away is not waited for: it would be told of copies that
+  // this node is about to drop.
+  const bool told = announcements_.pending() == 0 ||
+                    link_->state() != CatalogLink::State::kRegistered;
+  const bool quiet = reservations_->totals().live == 0 &&
+                     streams_->reads_in_flight() == 0 &&
+                     pool_->Snapshot().holds == 0 && told;
   const BootTime next = quiet || now >= deadline ? now : now + kDrainLook;
   seams_.executor->PostAt(next, scope_.Wrap([this, deadline, over = next == now,
                                              done = std::move(done)]() mutable {

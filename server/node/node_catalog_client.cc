@@ -1,6 +1,7 @@
 #include "server/node/node_catalog_client.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -70,6 +71,13 @@ absl::StatusOr<NodeCatalogClient::Registered> DecodeRegister(
   ASSIGN_OR_RETURN(to.incarnation, ReadIncarnation(from.incarnation()));
   ASSIGN_OR_RETURN(to.cluster, ReadCluster(from.handshake()));
   to.namespace_cursor = from.namespace_cursor();
+  if (from.kept()) {
+    to.kept.emplace();
+    ASSIGN_OR_RETURN(to.kept->registration,
+                     IdFromProto<RegistrationId>("kept_registration",
+                                                 from.kept_registration()));
+    to.kept->applied = from.kept_applied();
+  }
   return to;
 }
 
@@ -123,6 +131,19 @@ absl::StatusOr<NodeCatalogClient::Announced> DecodeAnnounce(
   return to;
 }
 
+absl::StatusOr<NodeCatalogClient::Compared> DecodeCompareDigests(
+    const v1::CompareDigestsResponse& from) {
+  NodeCatalogClient::Compared to;
+  to.applied = from.applied();
+  to.loading = from.loading();
+  to.different.assign(from.different().begin(), from.different().end());
+  const bool rising =
+      std::adjacent_find(to.different.begin(), to.different.end(),
+                         std::greater_equal<>()) == to.different.end();
+  if (!rising) return Malformed("different");
+  return to;
+}
+
 absl::StatusOr<std::vector<NamespaceFacts>> DecodeDescribeNamespaces(
     const v1::DescribeNamespacesResponse& from) {
   std::vector<NamespaceFacts> to;
@@ -167,7 +188,7 @@ void WriteEntries(const std::vector<AnnouncedEntry>& entries,
     to->add_name_space_indexes(it->second);
     to->mutable_operations()->push_back(static_cast<char>(entry.operation));
     to->add_generations(static_cast<std::uint64_t>(entry.generation));
-    to->mutable_tiers()->push_back('\0');  // DRAM.
+    to->mutable_tiers()->push_back(static_cast<char>(kDramTier));
     rows.push_back({entry.block.key, entry.place, entry.length});
   }
   ToProto(rows, to->mutable_blocks());
@@ -248,6 +269,7 @@ void NodeCatalogClient::StartKeepAlive(const KeepAliveCall& call,
   request.set_blocks(call.blocks);
   request.set_removals_done(call.removals_done);
   request.set_applied(call.applied);
+  request.set_drained_cursor(call.drained_cursor);
   Call("KeepAlive", std::move(request), timeout, &DecodeKeepAlive,
        std::move(done));
 }
@@ -262,7 +284,22 @@ void NodeCatalogClient::StartAnnounce(const AnnounceCall& call,
   request.set_number(call.number);
   request.set_kind(static_cast<v1::AnnounceRequest::Kind>(call.kind));
   WriteEntries(call.entries, &request);
+  request.mutable_buckets()->Add(call.buckets.begin(), call.buckets.end());
   Call("Announce", std::move(request), timeout, &DecodeAnnounce,
+       std::move(done));
+}
+
+void NodeCatalogClient::StartCompareDigests(const CompareCall& call,
+                                            absl::Duration timeout,
+                                            Done<Compared> done) {
+  v1::CompareDigestsRequest request;
+  request.set_node(IdToProto(call.node));
+  request.set_epoch(static_cast<std::uint64_t>(call.epoch));
+  request.set_registration(IdToProto(call.registration));
+  request.set_number(call.number);
+  request.mutable_groups()->Add(call.groups.begin(), call.groups.end());
+  request.mutable_digests()->Add(call.digests.begin(), call.digests.end());
+  Call("CompareDigests", std::move(request), timeout, &DecodeCompareDigests,
        std::move(done));
 }
 

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +66,13 @@ class NodeCatalogClient {
     Incarnation incarnation;
     ClusterId cluster;
     std::uint64_t namespace_cursor = 0;
+    // What this run announced before is still there: no inventory is due.
+    struct Kept {
+      RegistrationId registration;
+      // Its last batch that the catalog has.
+      std::uint64_t applied = 0;
+    };
+    std::optional<Kept> kept;
   };
   void StartRegister(const RegisterCall& call, absl::Duration timeout,
                      Done<Registered> done);
@@ -80,6 +88,8 @@ class NodeCatalogClient {
     std::uint64_t removals_done = 0;
     // The last batch whose answer is here: the catalog may have lost it.
     std::uint64_t applied = 0;
+    // Changes up to here are behind every read that goes on (rule C4).
+    std::uint64_t drained_cursor = 0;
   };
   // A copy of this node that the catalog wants gone.
   struct Removal {
@@ -104,6 +114,7 @@ class NodeCatalogClient {
     kInventoryBegin = 1,
     kInventoryPart = 2,
     kInventoryEnd = 3,
+    kRepair = 4,
   };
   struct AnnounceCall {
     NodeId node;
@@ -113,6 +124,8 @@ class NodeCatalogClient {
     BatchKind kind = BatchKind::kEvents;
     // At most kMaxAnnouncementEntries.
     std::vector<AnnouncedEntry> entries;
+    // Of a repair.
+    std::vector<std::uint32_t> buckets;
   };
   // An entry that the catalog did not take, by its index in the batch.
   struct Refusal {
@@ -125,6 +138,26 @@ class NodeCatalogClient {
   };
   void StartAnnounce(const AnnounceCall& call, absl::Duration timeout,
                      Done<Announced> done);
+
+  struct CompareCall {
+    NodeId node;
+    NodeEpoch epoch = NodeEpoch::kNone;
+    RegistrationId registration;
+    // The digests are those after this batch.
+    std::uint64_t number = 0;
+    // Rising. None: `digests` are of all groups; else of their buckets.
+    std::vector<std::uint32_t> groups;
+    std::vector<std::uint64_t> digests;
+  };
+  struct Compared {
+    // Another than asked: nothing was compared.
+    std::uint64_t applied = 0;
+    // Groups, or buckets where groups were named, that differ; rising.
+    std::vector<std::uint32_t> different;
+    bool loading = false;
+  };
+  void StartCompareDigests(const CompareCall& call, absl::Duration timeout,
+                           Done<Compared> done);
 
   // Those that exist, in any order.
   void StartDescribeNamespaces(const std::vector<NamespaceId>& name_spaces,

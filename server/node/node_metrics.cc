@@ -106,6 +106,20 @@ void DescribeLink(const CatalogLink* link, MetricList* list) {
   list->AddCounter("firnkv_node_announcement_overflows_total",
                    "Times that the announcement log was full.",
                    &announced.overflows);
+  list->AddCounter("firnkv_node_resumed_registrations_total",
+                   "Registrations that the catalog had kept, and that needed "
+                   "no inventory.",
+                   &announced.resumed);
+  list->AddCounter("firnkv_node_digest_compares_total",
+                   "Comparisons of digests with the catalog.",
+                   &announced.compares);
+  list->AddCounter("firnkv_node_different_buckets_total",
+                   "Buckets in which the catalog differed and was mended. "
+                   "Alert on a rate.",
+                   &announced.different_buckets);
+  list->AddCounter("firnkv_node_repaired_entries_total",
+                   "Copies told again to mend buckets.",
+                   &announced.repaired_entries);
 }
 
 }  // namespace

@@ -159,6 +159,11 @@ void DescribeBounds(NodeOptions* options, OptionList* list) {
                  {.help = "How long the first event waits for others.",
                   .least = absl::ZeroDuration(),
                   .most = absl::Seconds(1)});
+  list->Duration("announcements.compare_interval", &options->digests.interval,
+                 {.help = "Between two comparisons of what the catalog knows "
+                          "with what it was told, a quarter more or less.",
+                  .least = absl::Seconds(1),
+                  .most = absl::Hours(24)});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "server/base/option.h"
 #include "server/node/announcement_log.h"
 #include "server/node/copier.h"
+#include "server/node/digest_watch.h"
 #include "server/node/housekeeper.h"
 #include "server/node/namespace_cache.h"
 #include "server/node/reservations.h"
@@ -67,6 +68,7 @@ struct NodeOptions {
   std::uint64_t max_stream_connections_a_tenant = 256;
   absl::Duration longest_response = absl::Seconds(30);
   AnnouncementLog::Options announcements;
+  DigestWatch::Options digests;
   Housekeeper::Options housekeeper;
   NamespaceCache::Options namespaces;
   // How long a drain waits for what is in flight.

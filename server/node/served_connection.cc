@@ -233,8 +233,10 @@ absl::Status ServedConnection::OnRead(std::uint64_t request) {
   const ClearEpoch seen = body.clear_epoch;
   auto answer = std::make_unique<StreamAnswer>(
       options_.answer,
-      StreamAnswer::Parts{
-          .pool = parts_.pool, .metrics = parts_.metrics, .busy = parts_.busy},
+      StreamAnswer::Parts{.pool = parts_.pool,
+                          .metrics = parts_.metrics,
+                          .link = parts_.link,
+                          .busy = parts_.busy},
       request, std::move(body), now, deadline);
   NamespaceCaller caller;
   {

@@ -81,6 +81,8 @@ class ServedConnection {
     DramPool* pool = nullptr;
     CopyChecks* checks = nullptr;
     NodeMetrics* metrics = nullptr;
+    // Null: nobody hears of reads that missed.
+    CatalogLink* link = nullptr;
     // Reads that are being answered, of all connections.
     std::atomic<std::int64_t>* busy = nullptr;
   };

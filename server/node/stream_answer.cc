@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "proto/base/check.h"
+#include "server/node/catalog_link.h"
 
 namespace firnkv {
 
@@ -97,6 +98,11 @@ void StreamAnswer::FillFromPool(const PoolNamespace& name_space,
                                                        : ReadSpan::kEveryBlock,
                              .max_bytes = options_.send_bytes});
   CHECK(answer.decided > 0 && answer.decided <= keys.size());
+  // Remote readers come because the catalog named this node.
+  const bool missed = std::any_of(
+      answer.blocks.begin(), answer.blocks.end(),
+      [](const HeldBlock& one) { return one.outcome == Outcome::kMiss; });
+  if (missed && parts_.link != nullptr) parts_.link->OnRemoteMiss();
   for (std::size_t i = 0; i < answer.decided && !run_over_; ++i) {
     run_over_ = body_.leading_run && answer.blocks[i].outcome != Outcome::kHit;
     AppendBlock(std::move(answer.blocks[i]), frames);

@@ -32,6 +32,8 @@
 
 namespace firnkv {
 
+class CatalogLink;
+
 // The bytes of one frame without its payload.
 std::string MakeFrame(FrameType type, std::uint64_t request,
                       const std::string& body, std::uint64_t payload_bytes = 0);
@@ -73,6 +75,8 @@ class StreamAnswer {
   struct Parts {
     DramPool* pool = nullptr;
     NodeMetrics* metrics = nullptr;
+    // Hears of keys that are not here. Null: nobody does.
+    CatalogLink* link = nullptr;
     // Counts answers that are alive. Relaxed: a hint to whoever gives way.
     std::atomic<std::int64_t>* busy = nullptr;
   };

@@ -223,6 +223,9 @@ struct PoolSnapshot {
   std::uint64_t leased_slots = 0;
   std::uint64_t holds = 0;
   std::uint64_t waiting_batches = 0;
+  // Entries of the index that may be copies of older clear epochs and have not
+  // been looked at since the last clear.
+  std::uint64_t unswept_entries = 0;
 
   // Since the start.
   std::uint64_t evicted_blocks = 0;

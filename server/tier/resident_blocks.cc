@@ -560,6 +560,7 @@ void ResidentBlocks::Fill(PoolSnapshot* snapshot) const {
   snapshot->leases = leases_.leases();
   snapshot->leased_slots = leases_.leased_slots();
   snapshot->holds = holds_;
+  snapshot->unswept_entries = sweep_left_;
   for (const auto& [tenant, space] : space_.tenants()) {
     if (space.regions.empty()) continue;
     snapshot->regions += space.regions.size();

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "proto/base/text.h"
-#include "tests/server/node/node_fixture.h"
+#include "tests/server/node/link_fixture.h"
 #include "tests/support/matchers.h"
 
 namespace firnkv {
@@ -15,60 +15,7 @@ namespace {
 
 using State = CatalogLink::State;
 
-class CatalogLinkTest : public NodeFixture {
- protected:
-  CatalogLinkTest() {
-    address_.node = state_.memory().node;
-    address_.epoch = NodeEpoch{0xe90c};
-    address_.stream_address = "node:7411";
-    address_.control_address = "node:7410";
-  }
-  ~CatalogLinkTest() override { StopLink(); }
-
-  void StartLink(AnnouncementLog* log = nullptr) {
-    link_ = std::make_unique<CatalogLink>(
-        CatalogLink::Options{.address = &address_, .version = "test"},
-        CatalogLink::Parts{.executor = executor(),
-                           .random = node_->seams().random,
-                           .log = &log_,
-                           .catalog = &catalog_client_,
-                           .credentials = &credentials_,
-                           .state = &state_,
-                           .announcements = log ? log : &announcements_,
-                           .namespaces = &namespaces_,
-                           .pool = pool_.get()},
-        [this] { superseded_ = true; });
-    link_->Start();
-  }
-  void StopLink() {
-    if (link_ != nullptr) link_->Stop();
-    catalog_client_.Close();
-    link_.reset();
-  }
-  // Registered, inventory applied.
-  void Settle() {
-    StartLink();
-    ASSERT_TRUE(world_.executor()->RunUntil([this] {
-      return link_->state() == State::kRegistered && link_->settled();
-    }));
-  }
-  std::vector<Outcome> WaitPublished(std::uint64_t n, absl::Duration within) {
-    std::vector<Outcome> got;
-    link_->WaitPublished(
-        {{granite_.name_space, KeyOf(n)}}, In(within),
-        [&](std::vector<Outcome> outcomes) { got = std::move(outcomes); });
-    EXPECT_TRUE(world_.executor()->RunUntil([&] { return !got.empty(); }));
-    return got;
-  }
-  bool Published(std::uint64_t n) const {
-    return catalog_.published.count({granite_.name_space, KeyOf(n)}) > 0;
-  }
-
-  NodeAddress address_;
-  Logger log_{Logger::Options{}, node_->process()->clock(), nullptr};
-  bool superseded_ = false;
-  std::unique_ptr<CatalogLink> link_;
-};
+class CatalogLinkTest : public LinkFixture {};
 
 TEST_F(CatalogLinkTest, ANodeThatNeverMetItsClusterAsksWhichOneItIs) {
   credentials_.SetCluster(ClusterId{});
@@ -484,8 +431,9 @@ TEST_F(CatalogLinkTest, AFullLogIsReplacedByAnInventory) {
 
   RunFor(absl::Seconds(2));
 
-  EXPECT_EQ(catalog_.registrations.size(), 2u);
+  EXPECT_EQ(link_->announcer_counters().inventories.value(), 2u);
   EXPECT_FALSE(small.overflowed());
+  EXPECT_EQ(catalog_.refusals, 0);
   StopLink();
 }
 

@@ -1,6 +1,9 @@
 #include "tests/server/node/fake_catalog.h"
 
+#include <iterator>
+
 #include "proto/base/check.h"
+#include "proto/base/copy_digest.h"
 #include "proto/base/request.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
@@ -94,6 +97,9 @@ absl::StatusOr<std::string> FakeCatalog::Serve(std::string_view method,
     return KeepAlive(Parse<v1::KeepAliveRequest>(bytes));
   }
   if (method == "Announce") return Announce(Parse<v1::AnnounceRequest>(bytes));
+  if (method == "CompareDigests") {
+    return Compare(Parse<v1::CompareDigestsRequest>(bytes));
+  }
   if (method == "DescribeNamespaces") {
     const auto request = Parse<v1::DescribeNamespacesRequest>(bytes);
     RETURN_IF_ERROR(CheckNode(request.header()));
@@ -124,10 +130,16 @@ absl::StatusOr<std::string> FakeCatalog::Register(
     const v1::RegisterRequest& request) {
   RETURN_IF_ERROR(CheckNode(request.header()));
   registrations.push_back(request);
-  registration_ = RegistrationId::Make(&random_);
-  applied_ = 0;
-  complete_ = false;
   v1::RegisterResponse response;
+  if (keeps && complete_) {
+    response.set_kept(true);
+    response.set_kept_registration(IdToProto(last_registration_));
+    response.set_kept_applied(applied_);
+  } else {
+    complete_ = false;
+  }
+  registration_ = last_registration_ = RegistrationId::Make(&random_);
+  applied_ = 0;
   response.set_registration(IdToProto(registration_));
   response.set_lease_millis(
       static_cast<std::uint32_t>(absl::ToInt64Milliseconds(lease)));
@@ -177,8 +189,10 @@ absl::StatusOr<std::string> FakeCatalog::Announce(
     ++repeats;
     return last_answer_;
   }
-  const bool events = request.kind() == v1::AnnounceRequest::EVENTS;
-  if (request.number() != applied_ + 1 || events != complete_) {
+  const bool begins = request.kind() == v1::AnnounceRequest::INVENTORY_BEGIN;
+  const bool needs_all = request.kind() == v1::AnnounceRequest::EVENTS ||
+                         request.kind() == v1::AnnounceRequest::REPAIR;
+  if (request.number() != applied_ + 1 || (!begins && needs_all != complete_)) {
     ++refusals;
     return absl::FailedPreconditionError("a gap");
   }
@@ -190,6 +204,47 @@ absl::StatusOr<std::string> FakeCatalog::Announce(
   return last_answer_;
 }
 
+std::size_t FakeCatalog::entries() const {
+  std::size_t sum = 0;
+  for (const Batch& one : batches) sum += one.entries;
+  return sum;
+}
+
+// Rule A5.
+absl::StatusOr<std::string> FakeCatalog::Compare(
+    const v1::CompareDigestsRequest& request) {
+  RETURN_IF_ERROR(CheckNode(request.header()));
+  if (request.registration() != registration_.view()) {
+    return absl::NotFoundError("no such registration");
+  }
+  v1::CompareDigestsResponse response;
+  response.set_applied(applied_);
+  response.set_loading(loading);
+  if (loading || request.number() != applied_) {
+    return response.SerializeAsString();
+  }
+  BucketSums sums;
+  for (const auto& [block, generation] : published) {
+    sums.Add(block, 0, generation);
+  }
+  const bool by_group = request.groups().empty();
+  CHECK(static_cast<std::size_t>(request.digests_size()) ==
+        (by_group ? kCopyGroups : request.groups_size() * kBucketsAGroup));
+  for (int i = 0; i < request.digests_size(); ++i) {
+    const auto at = static_cast<std::uint32_t>(i);
+    const std::uint32_t bucket =
+        by_group ? 0
+                 : request.groups(i / static_cast<int>(kBucketsAGroup)) *
+                           kBucketsAGroup +
+                       at % kBucketsAGroup;
+    const std::uint64_t ours = by_group ? sums.Group(at) : sums.Bucket(bucket);
+    if (ours != request.digests(i)) {
+      response.add_different(by_group ? at : bucket);
+    }
+  }
+  return response.SerializeAsString();
+}
+
 void FakeCatalog::Apply(const v1::AnnounceRequest& request,
                         v1::AnnounceResponse* answer) {
   Batch batch;
@@ -199,7 +254,21 @@ void FakeCatalog::Apply(const v1::AnnounceRequest& request,
       FromProto(request.blocks());
   CHECK(rows.ok());
   batch.entries = rows->size();
-  if (request.kind() == v1::AnnounceRequest::INVENTORY_BEGIN) named_.clear();
+  batch.buckets.assign(request.buckets().begin(), request.buckets().end());
+  if (request.kind() == v1::AnnounceRequest::INVENTORY_BEGIN) {
+    named_.clear();
+    complete_ = false;
+  }
+  // Rule A5: all that the node has in these buckets follows.
+  if (request.kind() == v1::AnnounceRequest::REPAIR) {
+    CHECK(!batch.buckets.empty() && batch.buckets.size() <= kMaxRepairBuckets);
+    const std::set<std::uint32_t> whole(batch.buckets.begin(),
+                                        batch.buckets.end());
+    for (auto it = published.begin(); it != published.end();) {
+      const bool named = whole.count(CopyBucket(it->first.key)) > 0;
+      it = named ? published.erase(it) : std::next(it);
+    }
+  }
   for (std::size_t i = 0; i < rows->size(); ++i) {
     const int at = static_cast<int>(i);
     const std::size_t space = request.name_space_indexes(at);

@@ -49,6 +49,10 @@ class FakeCatalog : public ControlService {
   void Clear(NamespaceId id);
   // Makes it forget the registration: batches and heartbeats are NOT_FOUND.
   void ForgetRegistration() { registration_ = RegistrationId{}; }
+  // What was announced is kept from one registration to the next.
+  bool keeps = false;
+  // It still reads its store, and cannot compare.
+  bool loading = false;
   // The next call of the method fails so, once each.
   void FailNext(const std::string& method, absl::Status status) {
     failures_[method].push_back(std::move(status));
@@ -71,12 +75,15 @@ class FakeCatalog : public ControlService {
     std::uint64_t number = 0;
     v1::AnnounceRequest::Kind kind = v1::AnnounceRequest::EVENTS;
     std::size_t entries = 0;
+    std::vector<std::uint32_t> buckets;
     // Of the keys: 1 publish, 2 withdraw.
     std::vector<std::pair<BlockKey, int>> operations;
   };
   std::vector<v1::RegisterRequest> registrations;
   std::vector<v1::KeepAliveRequest> beats;
   std::vector<Batch> batches;
+  // Entries of all of them.
+  std::size_t entries() const;
   // Batches that were refused: gaps and the like.
   int refusals = 0;
   std::uint64_t removals_done = 0;
@@ -93,6 +100,7 @@ class FakeCatalog : public ControlService {
   absl::StatusOr<std::string> Register(const v1::RegisterRequest& request);
   absl::StatusOr<std::string> KeepAlive(const v1::KeepAliveRequest& request);
   absl::StatusOr<std::string> Announce(const v1::AnnounceRequest& request);
+  absl::StatusOr<std::string> Compare(const v1::CompareDigestsRequest& request);
   void Apply(const v1::AnnounceRequest& request, v1::AnnounceResponse* answer);
 
   const ClusterSecret secret_;
@@ -101,6 +109,7 @@ class FakeCatalog : public ControlService {
   std::map<std::string, TenantId> tenants_;
   std::map<std::string, std::deque<absl::Status>> failures_;
   RegistrationId registration_;
+  RegistrationId last_registration_;
   std::uint64_t applied_ = 0;
   std::string last_answer_;
   std::set<BlockId> named_;

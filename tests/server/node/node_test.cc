@@ -90,12 +90,14 @@ TEST_F(NodeTest, AStrictClearIsConfirmedOnceLeasesFromBeforeItHaveEnded) {
   ASSERT_OK(Call<v1::OpenReadResponse>("OpenRead", open));
   catalog_.Clear(strict.name_space);
   const std::uint64_t cursor = catalog_.beats.back().namespace_cursor();
+  ASSERT_EQ(catalog_.beats.back().drained_cursor(), cursor);
 
   RunFor(absl::Seconds(10));
-  EXPECT_EQ(catalog_.beats.back().namespace_cursor(), cursor);
+  EXPECT_GT(catalog_.beats.back().namespace_cursor(), cursor);
+  EXPECT_EQ(catalog_.beats.back().drained_cursor(), cursor);
 
   RunFor(absl::Seconds(12));
-  EXPECT_GT(catalog_.beats.back().namespace_cursor(), cursor);
+  EXPECT_GT(catalog_.beats.back().drained_cursor(), cursor);
 }
 
 // Rule A6.
@@ -193,6 +195,38 @@ TEST_F(NodeTest, ADrainEndsAtItsDeadline) {
   node_->StartDrain(machine_->process()->clock()->Now() + absl::Seconds(3),
                     [&] { drained = true; });
   RunFor(absl::Seconds(4));
+
+  EXPECT_TRUE(drained);
+}
+
+// A kStaleLocation; a look at digests is due after 45 s at the earliest.
+TEST_F(NodeTest, ACopyThatARemoteReaderMissedIsSoonForgottenByTheCatalog) {
+  StartNode();
+  const auto session = Connect(kAliceUid);
+  catalog_.published[{granite_.name_space, KeyOf(9)}] = Generation{1};
+  StreamPeer reader(NewClient(kAliceUid), kStream);
+  reader.SendHello(catalog_.cluster, session->welcome()->token());
+  RunFor(absl::Milliseconds(10));
+  reader.SendRead(1, granite_.name_space, {KeyOf(9)});
+
+  RunFor(absl::Seconds(30));
+
+  EXPECT_EQ(reader.OutcomesOf(1), std::vector<Outcome>{Outcome::kMiss});
+  EXPECT_TRUE(catalog_.published.empty());
+}
+
+TEST_F(NodeTest, ADrainDoesNotWaitForACatalogThatIsAway) {
+  StartNode();
+  const auto session = Connect(kAliceUid);
+  ASSERT_EQ(Write(session.get(), granite_, 1), Outcome::kStored);
+  catalog_.silent = true;
+  RunFor(absl::Seconds(20));
+  ASSERT_EQ(Write(session.get(), granite_, 2), Outcome::kStored);
+  bool drained = false;
+
+  node_->StartDrain(machine_->process()->clock()->Now() + absl::Seconds(20),
+                    [&] { drained = true; });
+  RunFor(absl::Seconds(1));
 
   EXPECT_TRUE(drained);
 }
