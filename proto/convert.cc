@@ -259,6 +259,7 @@ void ToProto(const Incarnation& incarnation, v1::Incarnation* out) {
   out->set_incarnation(incarnation.incarnation);
   out->set_random_id(IdToProto(incarnation.random_id));
   out->set_sequence(incarnation.sequence);
+  out->set_credentials(incarnation.credentials);
 }
 
 absl::StatusOr<Incarnation> FromProto(const v1::Incarnation& message) {
@@ -268,6 +269,7 @@ absl::StatusOr<Incarnation> FromProto(const v1::Incarnation& message) {
                    OptionalIdFromProto<decltype(incarnation.random_id)>(
                        "incarnation.random_id", message.random_id()));
   incarnation.sequence = message.sequence();
+  incarnation.credentials = message.credentials();
   return incarnation;
 }
 

@@ -35,6 +35,9 @@ struct Incarnation {
   std::uint64_t incarnation = 0;
   ByteId<struct IncarnationRandomTag, 16> random_id;
   std::uint64_t sequence = 0;
+  // The incarnation that the last accept-restore began: what was minted before
+  // is refused (TokenClaims::credentials).
+  std::uint64_t credentials = 0;
   friend bool operator==(const Incarnation&, const Incarnation&) = default;
 };
 

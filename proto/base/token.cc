@@ -10,11 +10,11 @@ namespace {
 
 // What the MAC is over begins with it, terminating zero included, so that no
 // MAC made for another purpose by the same secret is a token.
-constexpr std::string_view kDomainTag("FirnKV token v1", 16);
-constexpr std::uint8_t kTokenVersion = 1;
+constexpr std::string_view kDomainTag("FirnKV token v2", 16);
+constexpr std::uint8_t kTokenVersion = 2;
 
-// version, role, 2 zeros, cluster, tenant, session, expiry; then the MAC.
-constexpr std::size_t kClaimsBytes = 4 + 3 * 16 + 8;
+// version, role, 2 zeros, cluster, tenant, session, expiry, credentials; then the MAC.
+constexpr std::size_t kClaimsBytes = 4 + 3 * 16 + 2 * 8;
 constexpr std::size_t kMacBytes = 32;
 static_assert(kClaimsBytes + kMacBytes <= kMaxTokenBytes);
 
@@ -43,6 +43,7 @@ std::string MintToken(const TokenClaims& claims, const ClusterSecret& secret) {
   writer.Id(claims.tenant);
   writer.Id(claims.session);
   writer.U64(static_cast<std::uint64_t>(absl::ToUnixMicros(claims.expires)));
+  writer.U64(claims.credentials);
   const Sha256Bytes mac = Mac(token, secret);
   token.append(mac.begin(), mac.end());
   return token;
@@ -51,6 +52,7 @@ std::string MintToken(const TokenClaims& claims, const ClusterSecret& secret) {
 absl::StatusOr<TokenClaims> CheckToken(std::string_view token,
                                        ClusterId cluster,
                                        const ClusterSecret& secret,
+                                       std::uint64_t credentials,
                                        absl::Time now) {
   if (token.size() != kClaimsBytes + kMacBytes) {
     return Refused(StrCat("has ", token.size(), " bytes instead of ",
@@ -76,9 +78,14 @@ absl::StatusOr<TokenClaims> CheckToken(std::string_view token,
   claims.session = reader.TakeId<SessionId>();
   claims.expires =
       absl::FromUnixMicros(static_cast<std::int64_t>(reader.U64()));
+  claims.credentials = reader.U64();
   if (claims.cluster != cluster) return Refused("is of another cluster");
   if (claims.role == Role::kTenant && claims.tenant.IsZero()) {
     return Refused("names no tenant");
+  }
+  if (claims.role == Role::kTenant && claims.credentials < credentials) {
+    return Refused(
+        "is from before the catalog's restore was accepted: connect again");
   }
   if (now > claims.expires + kTokenSkew) {
     return Refused(StrCat("has expired ",

@@ -35,6 +35,8 @@ struct TokenClaims {
   SessionId session;  // Zero where it speaks for no session.
   // Wall clock: tokens cross hosts. Checked with kTokenSkew of leniency.
   absl::Time expires;
+  // Incarnation::credentials when it was minted (rule A9).
+  std::uint64_t credentials = 0;
 };
 
 inline constexpr absl::Duration kTokenLife = absl::Hours(1);
@@ -43,10 +45,14 @@ inline constexpr absl::Duration kTokenSkew = absl::Minutes(1);
 std::string MintToken(const TokenClaims& claims, const ClusterSecret& secret);
 
 // UNAUTHENTICATED with the reason: malformed, wrong MAC, other cluster,
-// expired. Compares in constant time.
+// expired, or a tenant's that names a lower number than `credentials`: it is
+// older than the last accept-restore. Nodes and administrators hold the secret
+// and mint for a call at a time, before they can know that number, so their
+// short lives bound theirs. Compares in constant time.
 absl::StatusOr<TokenClaims> CheckToken(std::string_view token,
                                        ClusterId cluster,
                                        const ClusterSecret& secret,
+                                       std::uint64_t credentials,
                                        absl::Time now);
 
 }  // namespace firnkv

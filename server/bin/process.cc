@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/transport/grpc_channel.h"
+#include "google/protobuf/stubs/logging.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 #include "server/base/config.h"
@@ -16,6 +17,9 @@ namespace firnkv {
 absl::StatusOr<std::unique_ptr<Process>> Process::Open(
     const char* name, const DaemonOptions& options,
     const MemfdMaker::Options& memory) {
+  // It writes a line to standard error for every message that is no UTF-8: a
+  // log that anybody could fill. Such a message is answered, and counted.
+  google::protobuf::SetLogHandler(nullptr);
   ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));
   RealSeams::Options seams;
   seams.memory = memory;

@@ -32,17 +32,19 @@ class Authenticator {
       return absl::UnauthenticatedError("the catalog needs a token");
     }
     return CheckToken(header.token, cluster_->cluster(), secret_,
-                      clock_->WallNow());
+                      cluster_->incarnation().credentials, clock_->WallNow());
   }
 
   // A token of this cluster that expires after `life`.
   std::string Mint(Role role, TenantId tenant, absl::Duration life) const {
-    return MintToken(TokenClaims{.cluster = cluster_->cluster(),
-                                 .tenant = tenant,
-                                 .role = role,
-                                 .session = {},
-                                 .expires = clock_->WallNow() + life},
-                     secret_);
+    return MintToken(
+        TokenClaims{.cluster = cluster_->cluster(),
+                    .tenant = tenant,
+                    .role = role,
+                    .session = {},
+                    .expires = clock_->WallNow() + life,
+                    .credentials = cluster_->incarnation().credentials},
+        secret_);
   }
 
  private:

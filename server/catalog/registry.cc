@@ -460,6 +460,7 @@ absl::Status Registry::Restore(const BackupState& backup) {
 
 absl::StatusOr<std::uint64_t> Registry::AcceptRestore() {
   ClusterRecord next = parts_.cluster->NextIncarnation({});
+  next.incarnation.credentials = next.incarnation.incarnation;
   // Every clear took a change number, so no namespace has missed more clears
   // than numbers were reported of which we know nothing.
   const std::uint64_t lost = next.last_change - parts_.cluster->last_change();

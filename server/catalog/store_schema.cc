@@ -119,6 +119,7 @@ std::string Encode(const ClusterRecord& record) {
   out.U64(record.incarnation.incarnation);
   out.Id(record.incarnation.random_id);
   out.U64(record.incarnation.sequence);
+  out.U64(record.incarnation.credentials);
   out.U64(record.sequence_floor);
   out.U64(record.last_change);
   return out.Seal();
@@ -133,6 +134,7 @@ absl::StatusOr<ClusterRecord> DecodeCluster(std::string_view value) {
   record.incarnation.random_id =
       in.TakeId<decltype(record.incarnation.random_id)>();
   record.incarnation.sequence = in.U64();
+  record.incarnation.credentials = in.U64();
   record.sequence_floor = in.U64();
   record.last_change = in.U64();
   if (!in.AtEnd()) return Damaged("cluster", "wrong length");

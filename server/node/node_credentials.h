@@ -5,6 +5,9 @@
 // (node_state.h) or embeds its catalog; else from its first registration.
 // Until then nothing is minted and every token is refused.
 //
+// A restored catalog, once accepted, outdates every token of before (rule A9):
+// a tenant's older one is refused from then on.
+//
 // Threading. Thread-safe.
 //
 // Owned by Node.
@@ -12,10 +15,13 @@
 #ifndef FIRNKV_SERVER_NODE_NODE_CREDENTIALS_H_
 #define FIRNKV_SERVER_NODE_NODE_CREDENTIALS_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "proto/base/clock.h"
 #include "proto/base/id.h"
@@ -31,6 +37,22 @@ class NodeCredentials {
   NodeCredentials(const ClusterSecret& secret, ClusterId cluster,
                   const Clock* clock)
       : secret_(secret), clock_(clock), cluster_(cluster) {}
+
+  // What runs when older tokens are outdated. Set once, before anything else;
+  // never runs under the lock.
+  void SetOnOutdated(absl::AnyInvocable<void()> on_outdated) {
+    on_outdated_ = std::move(on_outdated);
+  }
+  // Incarnation::credentials of the catalog; a lower one than before changes
+  // nothing.
+  void Outdate(std::uint64_t credentials) ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      if (credentials <= credentials_) return;
+      credentials_ = credentials;
+    }
+    if (on_outdated_) on_outdated_();
+  }
 
   // Zero: not yet known.
   ClusterId cluster() const ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -66,7 +88,8 @@ class NodeCredentials {
                       .tenant = tenant,
                       .role = Role::kTenant,
                       .session = session,
-                      .expires = clock_->WallNow() + kTokenLife},
+                      .expires = clock_->WallNow() + kTokenLife,
+                      .credentials = credentials()},
                      secret_);
   }
 
@@ -75,19 +98,29 @@ class NodeCredentials {
     if (known.IsZero()) {
       return absl::UnavailableError("this node has not met its catalog yet");
     }
-    return CheckToken(token, known, secret_, clock_->WallNow());
+    return CheckToken(token, known, secret_, credentials(), clock_->WallNow());
   }
 
   // Whether claims that were checked at the start of a connection still hold.
   bool StillValid(const TokenClaims& claims) const {
-    return clock_->WallNow() <= claims.expires + kTokenSkew;
+    return clock_->WallNow() <= claims.expires + kTokenSkew &&
+           (claims.role != Role::kTenant ||
+            claims.credentials >= credentials());
   }
 
  private:
+  std::uint64_t credentials() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return credentials_;
+  }
+
   const ClusterSecret secret_;
   const Clock* const clock_;
+  // Set once, before there are calls.
+  absl::AnyInvocable<void()> on_outdated_;
   mutable Mutex mutex_;
   ClusterId cluster_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t credentials_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace firnkv

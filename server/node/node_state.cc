@@ -157,6 +157,7 @@ std::string EncodeNodeMemory(const NodeMemory& memory) {
   line("incarnation", number(memory.seen.incarnation));
   line("incarnation-id", ToHex(memory.seen.random_id));
   line("incarnation-sequence", number(memory.seen.sequence));
+  line("credentials", number(memory.seen.credentials));
   return text + ChecksumLine(text);
 }
 
@@ -174,7 +175,8 @@ absl::StatusOr<NodeMemory> DecodeNodeMemory(std::string_view text) {
       TakeEpoch("attempted-epoch", &text, &memory.attempted_epoch) &&
       TakeNumber("incarnation", &text, &memory.seen.incarnation) &&
       TakeId("incarnation-id", &text, &memory.seen.random_id) &&
-      TakeNumber("incarnation-sequence", &text, &memory.seen.sequence);
+      TakeNumber("incarnation-sequence", &text, &memory.seen.sequence) &&
+      TakeNumber("credentials", &text, &memory.seen.credentials);
   if (!complete || memory.node.IsZero()) {
     return absl::DataLossError("a field is missing or malformed");
   }

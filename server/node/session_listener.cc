@@ -102,6 +102,10 @@ std::vector<SessionListener::SocketPtr> SessionListener::All() const {
   return all;
 }
 
+void SessionListener::EndAll(const absl::Status& why) {
+  for (const SocketPtr& socket : All()) socket->End(why);
+}
+
 void SessionListener::EndSession(SessionId id, const absl::Status& why) {
   for (const SocketPtr& socket : All()) {
     if (socket->id() == id) return socket->End(why);

@@ -59,6 +59,7 @@ class SessionListener {
   // Ends one session; unknown ones are ignored.
   void EndSession(SessionId id, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndAll(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   // Tells every session that maps it.
   void OnRegionRetiring(std::uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
 

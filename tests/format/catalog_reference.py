@@ -40,7 +40,7 @@ def record(kind, fields):
 
 
 def cluster():
-    return record(1, CLUSTER + u64(7) + RANDOM_ID + u64(8) + u64(1 << 24) + u64(9))
+    return record(1, CLUSTER + u64(7) + RANDOM_ID + u64(8) + u64(5) + u64(1 << 24) + u64(9))
 
 
 def tenant():

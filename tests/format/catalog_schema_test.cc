@@ -30,6 +30,7 @@ ClusterRecord ACluster() {
   record.incarnation.random_id =
       Counting<decltype(record.incarnation.random_id)>(0xe0);
   record.incarnation.sequence = 8;
+  record.incarnation.credentials = 5;
   record.sequence_floor = 1 << 24;
   record.last_change = 9;
   return record;

@@ -144,11 +144,12 @@ TEST(GoldenToken, IsTheDocumentedOne) {
                            .tenant = CountingId<TenantId>(2),
                            .role = Role::kTenant,
                            .session = CountingId<SessionId>(3),
-                           .expires = absl::FromUnixSeconds(1'700'003'600)};
+                           .expires = absl::FromUnixSeconds(1'700'003'600),
+                           .credentials = 6};
   const auto secret = CountingId<ClusterSecret>(0xa0);
 
   EXPECT_EQ(ToHex(MintToken(claims, secret)), golden.Hex("tenant"));
-  EXPECT_THAT(CheckToken(golden.Bytes("tenant"), claims.cluster, secret,
+  EXPECT_THAT(CheckToken(golden.Bytes("tenant"), claims.cluster, secret, 6,
                          absl::FromUnixSeconds(1'700'000'000)),
               IsOk());
 }

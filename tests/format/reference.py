@@ -174,10 +174,11 @@ def mapped_table():
 
 
 def tokens():
-    claims = u8(1) + u8(1) + u16(0) + counting(1, 16) + counting(2, 16)
+    claims = u8(2) + u8(1) + u16(0) + counting(1, 16) + counting(2, 16)
     claims += counting(3, 16) + u64(1_700_003_600_000_000)
+    claims += u64(6)
     mac = hmac.new(
-        counting(0xA0, 32), b"FirnKV token v1\0" + claims, hashlib.sha256
+        counting(0xA0, 32), b"FirnKV token v2\0" + claims, hashlib.sha256
     ).digest()
     yield "tenant", claims + mac
 

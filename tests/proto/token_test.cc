@@ -23,12 +23,13 @@ TokenClaims Claims() {
                      .tenant = CountingId<TenantId>(2),
                      .role = Role::kTenant,
                      .session = CountingId<SessionId>(3),
-                     .expires = kNow + kTokenLife};
+                     .expires = kNow + kTokenLife,
+                     .credentials = 5};
 }
 
-absl::StatusOr<TokenClaims> Check(std::string_view token,
-                                  absl::Time now = kNow) {
-  return CheckToken(token, CountingId<ClusterId>(1), kSecret, now);
+absl::StatusOr<TokenClaims> Check(std::string_view token, absl::Time now = kNow,
+                                  std::uint64_t credentials = 0) {
+  return CheckToken(token, CountingId<ClusterId>(1), kSecret, credentials, now);
 }
 
 TEST(Token, SaysWhatWasMinted) {
@@ -42,6 +43,7 @@ TEST(Token, SaysWhatWasMinted) {
   EXPECT_EQ(claims.role, Role::kTenant);
   EXPECT_EQ(claims.session, Claims().session);
   EXPECT_EQ(claims.expires, Claims().expires);
+  EXPECT_EQ(claims.credentials, Claims().credentials);
 }
 
 TEST(Token, NodesAndAdministratorsHaveNoTenant) {
@@ -91,6 +93,26 @@ TEST(Token, EndsAMinuteAfterItsExpiryAndNotBefore) {
   EXPECT_THAT(
       Check(token, end + absl::Microseconds(1)),
       StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("expired")));
+}
+
+// Rule A9.
+TEST(Token, OfATenantFromBeforeAnAcceptedRestoreIsRefused) {
+  const std::string token = MintToken(Claims(), kSecret);
+
+  EXPECT_THAT(Check(token, kNow, 5), IsOk());
+  EXPECT_THAT(
+      Check(token, kNow, 6),
+      StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("restore")));
+}
+
+TEST(Token, OfANodeHoldsBeyondAnAcceptedRestoreAndNotBeyondItsLife) {
+  TokenClaims claims = Claims();
+  claims.role = Role::kNode;
+  const std::string token = MintToken(claims, kSecret);
+
+  EXPECT_THAT(Check(token, kNow, 6), IsOk());
+  EXPECT_THAT(Check(token, claims.expires + 2 * kTokenSkew, 6),
+              StatusIs(absl::StatusCode::kUnauthenticated));
 }
 
 TEST(Token, OfAnUnknownRoleIsRefusedAlsoWithARightMac) {

@@ -3,7 +3,8 @@
 #   firnkv_library(NAME name [SRCS a.cc...] [HDRS a.h...] [DEPS target...])
 #   firnkv_proto_library(NAME name PROTOS a.proto... [DEPS target...])
 #   firnkv_binary(NAME name SRCS a.cc... [DEPS target...])
-#   firnkv_test(NAME name SRCS a.cc... [DEPS target...] [TIMEOUT seconds])
+#   firnkv_test(NAME name SRCS a.cc... [DEPS target...] [TIMEOUT seconds]
+#               [OPTIMIZED])
 #
 # Paths are relative to the calling CMakeLists.txt. Files are listed by name,
 # headers too (tools/tidy/shape.py reports a file that no list has). Includes
@@ -104,8 +105,12 @@ set(FIRNKV_THREADED_TESTS
 # repository root, with the environment of firnkv_test_environment(). A test
 # that takes longer than TIMEOUT (default 400 s, for a sanitizer on a busy
 # machine) has failed.
+#
+# Its own files are compiled without optimisation, which costs a third of the
+# compiler's time in tests and was half of the whole build's; what they test is
+# in libraries. OPTIMIZED is for a test that computes much itself.
 function(firnkv_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SRCS;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "OPTIMIZED" "NAME;TIMEOUT" "SRCS;DEPS")
   firnkv_check_arguments("firnkv_test" "${arg_UNPARSED_ARGUMENTS}")
   if(FIRNKV_SANITIZE STREQUAL "fuzz" OR
      (FIRNKV_SANITIZE STREQUAL "thread" AND
@@ -116,6 +121,9 @@ function(firnkv_test)
                 DEPS ${arg_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${arg_NAME} PROPERTIES
                         RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  if(NOT arg_OPTIMIZED)
+    target_compile_options(${arg_NAME} PRIVATE -O0)
+  endif()
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 400)

@@ -26,6 +26,7 @@ void AddStatus(CommandTree* tree);
 void AddTenantCreate(CommandTree* tree);
 void AddTenantLs(CommandTree* tree);
 void AddTenantShow(CommandTree* tree);
+void AddTenantToken(CommandTree* tree);
 void AddTraceGenerate(CommandTree* tree);
 
 }  // namespace firnkv

@@ -39,6 +39,7 @@ void AddAll(CommandTree* tree) {
   AddTenantCreate(tree);
   AddTenantLs(tree);
   AddTenantShow(tree);
+  AddTenantToken(tree);
   tree->AddNoun("namespace",
                 "Namespaces: one tenant's blocks under one state contract.");
   AddNamespaceCreate(tree);
@@ -48,8 +49,8 @@ void AddAll(CommandTree* tree) {
   tree->AddNoun("node", "Cache nodes.");
   AddNodeLs(tree);
   AddNodeDrain(tree);
-  tree->AddNoun("key", "Single blocks.");
   AddNodeSetDram(tree);
+  tree->AddNoun("key", "Single blocks.");
   AddKeyExplain(tree);
   tree->AddNoun("catalog", "The catalog's own state.");
   AddCatalogBackup(tree);

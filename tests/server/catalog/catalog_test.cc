@@ -124,7 +124,7 @@ TEST_F(CatalogTest, ANodeMintsTokensForTenants) {
 
   ASSERT_OK(minted);
   const auto claims = CheckToken(minted->token(), catalog_->cluster(), kSecret,
-                                 world_.clock()->WallNow());
+                                 0, world_.clock()->WallNow());
   ASSERT_OK(claims);
   EXPECT_EQ(claims->tenant, DefaultTenant());
   EXPECT_EQ(claims->role, Role::kTenant);
@@ -398,10 +398,26 @@ TEST_F(CatalogTest, ARestoredCatalogIsRefusedUntilItIsAccepted) {
   EXPECT_OK((
       Catalogs<v1::RegisterResponse>("Register", Token(Role::kNode), request)));
   EXPECT_GT(CatalogStatus().incarnation().incarnation(), seen.incarnation());
-  const auto now = Open(tenant, "granite");
+  // A token of before is refused.
+  EXPECT_THAT(Open(tenant, "granite"),
+              StatusIs(absl::StatusCode::kUnauthenticated));
+  v1::ShowNamespaceRequest show;
+  show.set_tenant_name("default");
+  show.set_name("granite");
+  const auto now = Admins<v1::NamespaceResponse>("ShowNamespace", show);
   ASSERT_OK(now);
-  EXPECT_EQ(now->facts().name_space(), facts.name_space());
-  EXPECT_GT(now->facts().clear_epoch(), 2u);
+  EXPECT_EQ(now->name_space().facts().name_space(), facts.name_space());
+  EXPECT_GT(now->name_space().facts().clear_epoch(), 2u);
+  v1::MintTokenRequest mint;
+  mint.set_role(static_cast<std::uint32_t>(Role::kTenant));
+  mint.set_tenant_name("default");
+  const auto minted =
+      Catalogs<v1::MintTokenResponse>("MintToken", Token(Role::kAdmin), mint);
+  ASSERT_OK(minted);
+  v1::DescribeNamespacesRequest describe;
+  describe.set_name_spaces(facts.name_space());
+  EXPECT_OK((Catalogs<v1::DescribeNamespacesResponse>(
+      "DescribeNamespaces", minted->token(), describe)));
 }
 
 TEST_F(CatalogTest, ANodeOfAnotherClusterIsRefused) {

@@ -320,6 +320,8 @@ TEST_F(RegistryTest, AcceptRestoreRaisesEverythingAboveWhatWasReported) {
   ASSERT_OK(raised);
   EXPECT_EQ(*raised, 1u);
   EXPECT_OK(life_->cluster.CheckSeen(seen));
+  const Incarnation accepted = life_->cluster.incarnation();
+  EXPECT_EQ(accepted.credentials, accepted.incarnation);
   EXPECT_GT(registry().Describe(facts.name_space)->clear_epoch, ClearEpoch{40});
   EXPECT_THAT(registry().ChangesSince(facts.version, 10).facts, SizeIs(1));
 }

@@ -183,7 +183,7 @@ TEST_F(SessionSocketTest, TheTokenOfTheWelcomeIsTheTenantsAndTheSessions) {
   const auto session = Connect(kAliceUid);
 
   const auto claims =
-      CheckToken(session->welcome()->token(), catalog_.cluster, secret_,
+      CheckToken(session->welcome()->token(), catalog_.cluster, secret_, 0,
                  caller_->process()->clock()->WallNow());
 
   ASSERT_OK(claims);
@@ -204,7 +204,29 @@ TEST_F(SessionSocketTest, ATokenIsRenewedOnRequest) {
 
   ASSERT_TRUE(Last(*session).has_token_is());
   EXPECT_OK(CheckToken(Last(*session).token_is().token(), catalog_.cluster,
-                       secret_, caller_->process()->clock()->WallNow()));
+                       secret_, 0, caller_->process()->clock()->WallNow()));
+}
+
+// Rule A9.
+TEST_F(SessionSocketTest, AnAcceptedRestoreEndsSessionsAndOutdatesTheirTokens) {
+  StartNode();
+  const auto session = Connect(kAliceUid);
+  const std::string before = session->welcome()->token();
+  catalog_.incarnation.incarnation += 5;
+  catalog_.incarnation.credentials = catalog_.incarnation.incarnation;
+
+  RunFor(absl::Seconds(5));
+
+  EXPECT_TRUE(session->closed());
+  const auto next = Connect(kAliceUid);
+  ASSERT_NE(next->welcome(), nullptr);
+  const auto check = [this](std::string_view token) {
+    return CheckToken(token, catalog_.cluster, secret_,
+                      catalog_.incarnation.credentials,
+                      caller_->process()->clock()->WallNow());
+  };
+  EXPECT_THAT(check(before), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_OK(check(next->welcome()->token()));
 }
 
 // --- What may it map?

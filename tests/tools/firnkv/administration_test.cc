@@ -1,10 +1,15 @@
 // Commands that ask the catalog: what goes out for which arguments, and what
 // is printed of the answer.
 
+#include <sys/stat.h>
+
 #include "gmock/gmock.h"
 #include "proto/admin.pb.h"
+#include "proto/catalog.pb.h"
 #include "proto/node.pb.h"
+#include "tests/support/matchers.h"
 #include "tests/tools/firnkv/cli_test_support.h"
+#include "tools/firnkv/secret_file.h"
 
 namespace firnkv {
 namespace {
@@ -60,6 +65,15 @@ class AdministrationTest : public CliTest {
           }
           return response;
         });
+    control_.On<v1::MintTokenRequest, v1::MintTokenResponse>(
+        "CatalogService/MintToken",
+        [this](const v1::MintTokenRequest& request)
+            -> absl::StatusOr<v1::MintTokenResponse> {
+          mint_ = request;
+          v1::MintTokenResponse response;
+          response.set_token("token");
+          return response;
+        });
     control_.On<v1::BackupRequest, v1::BackupResponse>(
         "AdminService/Backup",
         [](const v1::BackupRequest&) -> absl::StatusOr<v1::BackupResponse> {
@@ -79,10 +93,32 @@ class AdministrationTest : public CliTest {
   }
 
   v1::CreateNamespaceRequest create_;
+  v1::MintTokenRequest mint_;
   std::vector<v1::ClearNamespaceRequest> clears_;
   std::size_t nodes_confirm_at_ = 1;
   std::string restored_;
 };
+
+TEST_F(AdministrationTest, ATokenIsPrintedOrGoesToAFileOfItsOwners) {
+  ASSERT_EQ(Run({"tenant", "token", "red"}), 0) << err();
+  EXPECT_EQ(out(), "746f6b656e\n");
+  EXPECT_EQ(mint_.tenant_name(), "red");
+  EXPECT_EQ(mint_.role(), 1u);
+  EXPECT_EQ(mint_.life_seconds(), 3600u);
+
+  const std::string file = WriteFile("token", "an older one");
+  EXPECT_EQ(Run({"tenant", "token", "red", "--out", file}), 1);
+  ASSERT_EQ(Run({"tenant", "token", "red", "--life", "12h", "--out", file,
+                 "--force"}),
+            0)
+      << err();
+
+  EXPECT_EQ(mint_.life_seconds(), 12u * 3600);
+  struct stat about;
+  ASSERT_EQ(stat(file.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0600u);
+  EXPECT_THAT(ReadTokenFile(file), IsOkAndHolds("token"));
+}
 
 TEST_F(AdministrationTest, ANamespaceIsMadeOfAContractFile) {
   const std::string file = WriteFile("contract.yaml", kContract);

@@ -45,6 +45,7 @@ TEST_F(UsageTest, EveryCommandHasItsHelp) {
       {"tenant", "create"},
       {"tenant", "ls"},
       {"tenant", "show"},
+      {"tenant", "token"},
       {"namespace", "create"},
       {"namespace", "ls"},
       {"namespace", "show"},
@@ -119,7 +120,8 @@ TEST_F(UsageTest, WithoutANodeTheCatalogIsOnThisHost) {
 TEST_F(UsageTest, TheSecretMakesAnAdministratorsTokenOfThisCluster) {
   ASSERT_EQ(Run({"tenant", "ls"}), 0);
 
-  const auto claims = CheckToken(token_, cluster_, secret_, clock_.WallNow());
+  const auto claims =
+      CheckToken(token_, cluster_, secret_, 0, clock_.WallNow());
   ASSERT_TRUE(claims.ok()) << claims.status();
   EXPECT_EQ(claims->role, Role::kAdmin);
   EXPECT_TRUE(claims->tenant.IsZero());
