@@ -98,6 +98,8 @@ absl::Status CatalogLink::Remember(
   NodeMemory memory = parts_.state->memory();
   change(&memory);
   if (memory == parts_.state->memory()) return absl::OkStatus();
+  // Before it is saved: what was outdated stays so whatever the disk says.
+  parts_.credentials->Outdate(memory.seen.credentials);
   return Annotate(parts_.state->Save(memory), "node state");
 }
 

@@ -203,6 +203,12 @@ absl::Status Node::Start(const std::string& control_address) {
                                  ? control_address
                                  : options_.advertise_control;
   RETURN_IF_ERROR(sessions_->Listen(seams_.sockets, options_.socket));
+  credentials_.Outdate(parts_.state->memory().seen.credentials);
+  credentials_.SetOnOutdated([this] {
+    // They come again, and get a token that is good.
+    sessions_->EndAll(absl::UnavailableError(
+        "the catalog's restore was accepted: connect again"));
+  });
   link_->Start();
   housekeeper_->Start();
   return absl::OkStatus();
@@ -282,6 +288,21 @@ void Node::DescribeMetrics(MetricList* list) const {
                      .staging = staging_.get(),
                      .streams = streams_.get()},
                     list);
+  list->AddCounter("firnkv_node_checked_copies_total",
+                   "Copies that readers found corrupt and that this node "
+                   "checked for itself.",
+                   &checks_->counters().checked);
+  list->AddCounter("firnkv_node_refused_checks_total",
+                   "Copies that readers found corrupt and that were not "
+                   "checked, because too many waited.",
+                   &checks_->counters().refused);
+  list->AddCounter("firnkv_node_overdue_views_total",
+                   "Sessions closed for a view beyond its hard age.",
+                   &housekeeper_->overdue_views());
+  list->AddCounter("firnkv_node_overdue_mappings_total",
+                   "Sessions closed because they kept a region mapped that was "
+                   "wanted back.",
+                   &housekeeper_->overdue_mappings());
 }
 
 }  // namespace firnkv

@@ -77,9 +77,9 @@ void FakeCatalog::Handle(std::string_view method, const ControlPeer&,
 }
 
 absl::Status FakeCatalog::CheckNode(const v1::RequestHeader& header) const {
-  ASSIGN_OR_RETURN(
-      const TokenClaims claims,
-      CheckToken(header.token(), cluster, secret_, clock_->WallNow()));
+  ASSIGN_OR_RETURN(const TokenClaims claims,
+                   CheckToken(header.token(), cluster, secret_,
+                              incarnation.credentials, clock_->WallNow()));
   if (claims.role == Role::kNode) return absl::OkStatus();
   return absl::PermissionDeniedError("not a node's");
 }
