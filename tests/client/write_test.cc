@@ -160,7 +160,7 @@ TEST_F(WriteTest, BytesThatTheNodeSawOtherwiseAreCorrupt) {
   EXPECT_FALSE(node_->Has(Id(1)));
 }
 
-// Rule S9: the node waits for what is there already, so it has to know for what.
+// Rule S9: the node waits for what is there, so it has to know for what.
 TEST_F(WriteTest, AReserveSaysWhatIsAwaitedOfWhatIsThere) {
   const auto bytes = BytesFor(1, 1000);
   node_->Put(Id(1), bytes);
