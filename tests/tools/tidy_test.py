@@ -259,5 +259,31 @@ class DocsTest(CheckerTest):
         self.assert_clean("docs")
 
 
+class RulesTest(CheckerTest):
+
+    PAGE = "docs/CORRECTNESS.md"
+
+    def page(self, lines):
+        self.write(self.PAGE, "# Correctness\n\n### P7\n\nReuse.\n\n" + lines)
+
+    def test_the_page_names_the_tests_and_mutants_of_a_rule(self):
+        self.write("tests/tier/pool_test.cc",
+                   "// It waits. Rules P3, P7: whatever comes.\n"
+                   "TEST_F(PoolTest, Waits) {}\n"
+                   "// Rule P70 is another one.\nTEST(Pool, Other) {}\n")
+        self.write("tests/mutants/P7_early.patch", "# rule: P7\n# fault: x\n")
+        self.page("Tests: `Gone` (tests/gone.cc).\n")
+
+        self.assertIn("rules.py --write", self.findings("rules"))
+        self.page("Tests: `Waits` (tests/tier/pool_test.cc).\n\n"
+                  "Mutants: `P7_early`.\n")
+        self.assertEqual(self.findings("rules"), "")
+
+    def test_a_rule_without_a_test_is_listed_as_such(self):
+        self.page("Tests: none.\n\nMutants: none.\n")
+
+        self.assertEqual(self.findings("rules"), "")
+
+
 if __name__ == "__main__":
     unittest.main()
