@@ -2,12 +2,18 @@
 
 #include "tests/support/cluster.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/metrics.h"
+#include "server/node/node.h"
 #include "tests/sim/key_space.h"
 #include "tests/sim/operations.h"
 #include "tests/sim/oracle.h"
@@ -57,6 +63,15 @@ class ClusterTest : public ::testing::Test {
       operations_.Exists(&cluster_.Worker(node, tenant), KeySpace::kChained,
                          blocks, absl::Seconds(2), std::move(done));
     });
+  }
+  std::uint64_t CounterOf(int node, std::string_view name) {
+    MetricList list;
+    cluster_.Node(node).node()->DescribeMetrics(&list);
+    for (const Metric& one : list.metrics()) {
+      if (one.name == name) return std::get<const Counter*>(one.read)->value();
+    }
+    ADD_FAILURE() << "no metric " << name;
+    return 0;
   }
   template <typename Start>
   std::vector<Outcome> Await(Start start) {
@@ -201,6 +216,32 @@ TEST_F(ClusterTest, ACatalogThatLostItsUnsyncedTailHearsOfEverythingAgain) {
   cluster_.RunFor(absl::Seconds(15));
 
   EXPECT_THAT(Read(2, kAlice, prompt_), Each(Outcome::kHit));
+}
+
+// Rules A3 and A5.
+TEST_F(ClusterTest, ANodeBackWithinItsGraceSendsOnlyWhatHappenedMeanwhile) {
+  const std::vector<PlannedBlock>& other = keys_.chains()[4];
+  Write(1, kAlice, prompt_, WriteWait::kPublished);
+  const std::uint64_t entries =
+      CounterOf(1, "firnkv_node_announced_entries_total");
+  cluster_.Partition("node1", "catalog");
+  cluster_.RunFor(absl::Minutes(2));
+  // Hidden, not removed.
+  ASSERT_EQ(Exists(3, kAlice, prompt_)[0], Outcome::kUnavailable);
+  const std::vector<Outcome> written = Write(1, kAlice, other);
+  const auto stored =
+      std::count(written.begin(), written.end(), Outcome::kStored);
+  ASSERT_GT(stored, 0);
+
+  cluster_.HealEverything();
+  cluster_.RunFor(absl::Seconds(5));
+
+  EXPECT_THAT(Read(3, kAlice, prompt_), Each(Outcome::kHit));
+  EXPECT_THAT(Read(3, kAlice, other), Each(Outcome::kHit));
+  EXPECT_EQ(CounterOf(1, "firnkv_node_inventories_total"), 1u);
+  EXPECT_EQ(CounterOf(1, "firnkv_node_announced_entries_total") - entries,
+            static_cast<std::uint64_t>(stored));
+  EXPECT_EQ(CounterOf(1, "firnkv_node_repaired_entries_total"), 0u);
 }
 
 TEST_F(ClusterTest, ANodeBehindACutIsUnavailableAndComesBack) {
