@@ -12,6 +12,9 @@
 int main() {
   std::signal(SIGPIPE, SIG_IGN);
   firnkv::TurnOffDeadlockDetection();
+  // A line that came close behind another one must stay where poll sees it: it
+  // ends a `load`.
+  std::setvbuf(stdin, nullptr, _IONBF, 0);
   firnkv::ClientProgram program;
   std::string line;
   while (std::getline(std::cin, line)) {

@@ -18,6 +18,8 @@ constexpr std::uint32_t kBlockTokens = 16;
 constexpr int kBlocksAChain = 24;
 constexpr std::uint64_t kSharedSourceBytes = 8 * kMiB;
 constexpr int kPauseMillis = 5;
+constexpr absl::Duration kViewAge = absl::Milliseconds(200);
+constexpr std::uint64_t kLongLookMillis = 600;
 
 // An operation may end this much late: so long may a process on a busy machine
 // wait for a processor, several times during one operation. Whatever is stuck
@@ -151,9 +153,10 @@ void SoakLoad::Round() {
   const Plan& plan = PlanOf(chain);
   const ReadWant want =
       OneIn(3) ? ReadWant::kEveryBlock : ReadWant::kLeadingRun;
-  const std::vector<Outcome> found = Read(plan, want, PickDeadline());
   const bool ours = chain % static_cast<std::uint64_t>(options_.nodes) ==
                     static_cast<std::uint64_t>(options_.here - 1);
+  if (ours && OneIn(4)) return LookAtViews(plan, PickDeadline());
+  const std::vector<Outcome> found = Read(plan, want, PickDeadline());
   // Now and then there are two copies.
   if (ours || OneIn(16)) Write(plan, found, PickDeadline());
   // Where nobody answers, others get the processor.
@@ -197,9 +200,10 @@ std::vector<Outcome> SoakLoad::Read(const Plan& plan, ReadWant want,
     found.push_back(targets[i].outcome);
     if (found.back() == Outcome::kCorrupt) ++page_->corrupt;
     if (found.back() == Outcome::kHit) {
-      CheckHit(
-          plan.blocks[i].key,
-          absl::MakeConstSpan(to, static_cast<std::size_t>(plan.sizes[i])));
+      const auto landed =
+          absl::MakeConstSpan(to, static_cast<std::size_t>(plan.sizes[i]));
+      const BlockKey& key = plan.blocks[i].key;
+      NoteHit(key, landed.size(), CountWrong(key, landed));
     }
     to += plan.sizes[i];
   }
@@ -212,19 +216,56 @@ std::vector<Outcome> SoakLoad::Read(const Plan& plan, ReadWant want,
   return found;
 }
 
-void SoakLoad::CheckHit(const BlockKey& key,
-                        absl::Span<const std::byte> bytes) {
-  std::size_t first = 0;
-  const std::size_t wrong =
-      BlockContent({options_.name_space.id, key}).CountWrong(bytes, &first);
+std::size_t SoakLoad::CountWrong(const BlockKey& key,
+                                 absl::Span<const std::byte> bytes) {
+  return BlockContent({options_.name_space.id, key}).CountWrong(bytes, nullptr);
+}
+
+void SoakLoad::NoteHit(const BlockKey& key, std::size_t bytes,
+                       std::size_t wrong) {
   ++page_->hits;
-  page_->hit_bytes += bytes.size();
+  page_->hit_bytes += bytes;
   if (wrong == 0) return;
   ++page_->wrong;
-  std::fprintf(stderr, "%s",
-               StrCat("wrong: ", wrong, " bytes of ", bytes.size(),
-                      " of block ", ToHex(key), ", first at ", first, "\n")
-                   .c_str());
+  std::fprintf(stderr, "wrong: %zu of %zu bytes of block %s\n", wrong, bytes,
+               ToHex(key).c_str());
+}
+
+void SoakLoad::LookAtViews(const Plan& plan, absl::Duration deadline) {
+  std::vector<BlockKey> keys;
+  for (const Chain::Block& block : plan.blocks) keys.push_back(block.key);
+  ViewBatch views;
+  {
+    const Timed timed(this, deadline);
+    views = client_->OpenViews({.name_space = options_.name_space,
+                                .keys = keys,
+                                .deadline = deadline,
+                                .want = ReadWant::kEveryBlock,
+                                .max_age = kViewAge,
+                                .trace = {}});
+  }
+  // Now and then for longer than they are good for.
+  if (OneIn(16)) {
+    poll(nullptr, 0, static_cast<int>(random_.Below(kLongLookMillis)));
+  }
+  std::vector<std::size_t> wrong(views.size());
+  std::vector<std::size_t> bytes(views.size());
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    bytes[i] = views.length(i);
+    // Every block lies in one piece.
+    for (const absl::Span<const std::byte> span : views.spans(i)) {
+      wrong[i] += CountWrong(keys[i], span);
+    }
+  }
+  const std::vector<Outcome> verdicts = std::move(views).Close();
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    if (verdicts[i] == Outcome::kCorrupt) ++page_->corrupt;
+    if (verdicts[i] != Outcome::kHit) continue;
+    ++page_->view_hits;
+    // One of another length would be another block.
+    const bool whole = bytes[i] == plan.sizes[i];
+    NoteHit(keys[i], bytes[i], whole ? wrong[i] : bytes[i] + 1);
+  }
 }
 
 std::vector<Outcome> SoakLoad::Write(const Plan& plan,

@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "client/chain.h"
 #include "client/client.h"
+#include "client/view.h"
 #include "proto/base/clock.h"
 #include "proto/base/random.h"
 #include "tests/process/soak_page.h"
@@ -47,7 +48,7 @@ class SoakLoad {
   // `client` and `page` outlive it.
   SoakLoad(const Options& options, Client* client, SoakPage* page);
 
-  // One chain, read and perhaps written.
+  // One chain, viewed, or read and perhaps written.
   void Round();
   // Writes a chain, all of it, and reads it: once all is quiet, every one can
   // be. Counts by outcome: what is not `read_hit` in the end could not.
@@ -74,7 +75,12 @@ class SoakLoad {
   std::vector<Outcome> Write(const Plan& plan,
                              const std::vector<Outcome>& found,
                              absl::Duration deadline);
-  void CheckHit(const BlockKey& key, absl::Span<const std::byte> bytes);
+  // Compares where the blocks lie, then asks whether that counts.
+  void LookAtViews(const Plan& plan, absl::Duration deadline);
+  // How many bytes of the block are wrong.
+  std::size_t CountWrong(const BlockKey& key,
+                         absl::Span<const std::byte> bytes);
+  void NoteHit(const BlockKey& key, std::size_t bytes, std::size_t wrong);
 
   const Options options_;
   Client* const client_;
