@@ -147,6 +147,8 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
 
   bool open() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Blocks asked for and not answered.
+  // What it was, or will be, let in with.
+  const std::string& token() const { return credentials_.token; }
   std::size_t load() const { return load_.load(std::memory_order_relaxed); }
   const StreamPeer& peer() const { return peer_; }
 

@@ -124,6 +124,11 @@ absl::Status StreamConnection::OnFrame() {
   if (lead_.type == FrameType::kRefused) {
     ASSIGN_OR_RETURN(const RefusedBody refused, DecodeRefused(body_));
     if (refused.reason.ok()) return Nonsense("a refusal without a reason");
+    if (greeted_ && absl::IsUnauthenticated(refused.reason)) {
+      // The token that it was let in with has ended: the next connection has
+      // another one. Not a caller who may not.
+      return absl::UnavailableError(refused.reason.message());
+    }
     return refused.reason;
   }
   if (!greeted_ && lead_.type != FrameType::kHello) {

@@ -46,11 +46,15 @@ StreamTransport::Ticket StreamTransport::StartRead(
 std::shared_ptr<StreamConnection> StreamTransport::Choose(
     const StreamPeer& peer, bool* fresh, Connections* dead) {
   Connections& all = nodes_[peer.address];
+  StreamCredentials credentials = credentials_();
   const auto gone = std::stable_partition(
       all.begin(), all.end(), [&](const auto& connection) {
         // One to an earlier run of the node ends by itself; it serves nothing.
+        // Nor does one long that came with another token: that ends too.
         return connection->open() && connection->peer().node == peer.node &&
-               connection->peer().epoch == peer.epoch;
+               connection->peer().epoch == peer.epoch &&
+               (connection->token() == credentials.token ||
+                connection->load() > 0);
       });
   connections_ -= static_cast<std::size_t>(all.end() - gone);
   std::move(gone, all.end(), std::back_inserter(*dead));
@@ -68,7 +72,7 @@ std::shared_ptr<StreamConnection> StreamTransport::Choose(
   // Shared: see stream_connection.h.
   auto connection = std::make_shared<StreamConnection>(
       StreamConnection::Parts{.seams = seams_, .counters = &counters_}, peer,
-      credentials_());
+      std::move(credentials));
   // DropIdle may have taken from `all`, but keeps it in its place.
   all.push_back(connection);
   ++connections_;
