@@ -22,6 +22,9 @@ inline constexpr KeptSeed kKeptSeeds[] = {
     // A catalog of another cluster, after the loss of a disk, refused tokens:
     // its answer became kDenied.
     {12, "TokensRefusedByTheWrongCatalog"},
+    // Streams that were let in with a token of before accept-restore gave
+    // kDenied instead of making room for new ones.
+    {17, "StreamsWithAnOutdatedToken"},
     // A node that was destroyed while somebody waited for room answered through
     // a write path that was gone.
     {51, "CompletionAfterItsWritePath"},

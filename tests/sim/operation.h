@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "client/lookup.h"
 #include "client/read.h"
+#include "client/view.h"
 #include "client/write.h"
 #include "proto/base/clock.h"
 #include "proto/base/text.h"
@@ -52,6 +53,12 @@ struct SimOperation {
   // Of its one block, before it is scribbled on; and whether it was.
   std::vector<std::uint32_t> checksums;
   bool scribbled = false;
+
+  // Views, what was seen in them at first, and whether that changed beneath.
+  ViewBatch views;
+  std::vector<bool> changed;
+  int looks_left = 0;
+  absl::Duration between_looks;
 
   std::vector<Outcome> outcomes;
   bool outcome_came = false;

@@ -278,6 +278,87 @@ void Operations::WatchBuffers(const Shared& op) {
   });
 }
 
+// --- Views: held over virtual time, looked at more than once, and judged by
+// what Close says.
+
+void Operations::View(SimWorker* worker, ViewPlan plan, Done done) {
+  const Shared op = Begin(worker, "views", plan.name_space, plan.blocks,
+                          plan.deadline, std::move(done));
+  op->looks_left = plan.looks;
+  op->between_looks = plan.held / plan.looks;
+  op->memory.resize(plan.blocks.size());
+  op->changed.resize(plan.blocks.size());
+  std::vector<BlockKey> keys;
+  for (const PlannedBlock& block : plan.blocks) keys.push_back(block.key);
+  OpenViewsRequest request;
+  request.name_space = worker->name_space(plan.name_space);
+  request.keys = keys;
+  request.deadline = plan.deadline;
+  request.want = plan.want;
+  request.max_age = plan.max_age;
+  worker->client()->StartOpenViews(
+      request, [this, op](ViewBatch views) { OnViews(op, std::move(views)); });
+}
+
+void Operations::OnViews(const Shared& op, ViewBatch views) {
+  if (!OnOutcome(op)) return;
+  op->views = std::move(views);
+  JudgeStatus(op, op->views.report().status);
+  // Not from inside the Client's callback.
+  op->worker->process()->Post([this, op] { LookAtViews(op); });
+}
+
+void Operations::LookAtViews(const Shared& op) {
+  if (op->life != op->worker->life()) return;
+  for (std::size_t i = 0; i < op->views.size(); ++i) {
+    if (op->views.outcome(i) != Outcome::kHit) continue;
+    std::vector<std::byte> seen;
+    for (const absl::Span<const std::byte> span : op->views.spans(i)) {
+      seen.insert(seen.end(), span.begin(), span.end());
+    }
+    if (op->memory[i].empty()) op->memory[i] = seen;
+    op->changed[i] = op->changed[i] || op->memory[i] != seen;
+  }
+  if (--op->looks_left == 0) return CloseViews(op);
+  op->worker->process()->PostAfter(op->between_looks,
+                                   [this, op] { LookAtViews(op); });
+}
+
+void Operations::CloseViews(const Shared& op) {
+  std::vector<bool> opened;
+  for (std::size_t i = 0; i < op->views.size(); ++i) {
+    opened.push_back(op->views.outcome(i) == Outcome::kHit);
+  }
+  op->outcomes = std::move(op->views).Close();
+  const std::string who = op->Name();
+  for (std::size_t i = 0; i < op->outcomes.size(); ++i) {
+    const Outcome outcome = op->outcomes[i];
+    if (!MayBeReadOutcome(outcome) && !IsFair(outcome)) {
+      oracle_->Violation(
+          StrCat("STRANGE OUTCOME: ", who, ": ", OutcomeName(outcome)));
+    }
+    if (!opened[i]) continue;
+    ++counts_.views[static_cast<std::size_t>(outcome)];
+    counts_.views_changed += op->changed[i] ? 1 : 0;
+    // Nobody verifies what lies in a view: a bit that turned over is seen.
+    if (outcome != Outcome::kHit || corruption_) continue;
+    // Rules P4, P6, P7: what was looked at, at any time, is the block.
+    if (op->changed[i]) {
+      oracle_->Violation(StrCat("A VIEW THAT CHANGED IS A HIT: ", who));
+    }
+    oracle_->CheckHit(
+        BlockId{op->worker->name_space(op->name_space).id, op->blocks[i].key},
+        0, op->memory[i],
+        {.clears_seen = op->clears_seen,
+         .began = op->began_true,
+         .quiet = op->quiet,
+         .who = who});
+  }
+  End(op);
+}
+
+// --- Lookups.
+
 void Operations::Exists(SimWorker* worker, std::size_t name_space,
                         std::vector<PlannedBlock> blocks,
                         absl::Duration deadline, Done done) {

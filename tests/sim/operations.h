@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "client/read.h"
+#include "client/view.h"
 #include "client/write.h"
 #include "proto/base/outcome.h"
 #include "tests/sim/key_space.h"
@@ -42,6 +43,10 @@ struct OperationCounts {
   std::uint64_t bytes_remote = 0;
   // Commits of bytes that changed beneath them, and were refused.
   std::uint64_t scribbles_caught = 0;
+  // Verdicts on views that were opened as hits.
+  std::array<std::uint64_t, kLastOutcome + 1> views{};
+  // Views whose bytes changed while they were held; none of them is a kHit.
+  std::uint64_t views_changed = 0;
 };
 
 struct SimOperation;
@@ -78,6 +83,18 @@ class Operations {
   };
   void Write(SimWorker* worker, WritePlan plan, Done done);
 
+  struct ViewPlan {
+    std::size_t name_space = 0;
+    std::vector<PlannedBlock> blocks;
+    absl::Duration deadline;
+    ReadWant want = ReadWant::kLeadingRun;
+    absl::Duration max_age;
+    // Looked at so many times, over this long, then closed.
+    int looks = 1;
+    absl::Duration held;
+  };
+  void View(SimWorker* worker, ViewPlan plan, Done done);
+
   void Exists(SimWorker* worker, std::size_t name_space,
               std::vector<PlannedBlock> blocks, absl::Duration deadline,
               Done done);
@@ -113,6 +130,9 @@ class Operations {
   void OnWriteOutcome(const Shared& op, const WriteReport& report);
   void OnWriteFree(const Shared& op);
   void OnCall(const SimControl::Seen& seen);
+  void OnViews(const Shared& op, ViewBatch views);
+  void LookAtViews(const Shared& op);
+  void CloseViews(const Shared& op);
   void JudgeStatus(const Shared& op, const absl::Status& status);
   void JudgeRead(const Shared& op);
   // The outcome came, in time and once; false: the life is over, ignore it.

@@ -194,6 +194,10 @@ std::string Describe(const ScheduleReport& report) {
       absl::StrAppend(&text, "\n  write ", std::string(name), ": ",
                       report.counts.writes[i]);
     }
+    if (report.counts.views[i] != 0) {
+      absl::StrAppend(&text, "\n  view  ", std::string(name), ": ",
+                      report.counts.views[i]);
+    }
   }
   for (const std::string& violation : report.violations) {
     absl::StrAppend(&text, "\n  VIOLATION ", violation);

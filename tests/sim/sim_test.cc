@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Found, KeptSeedTest, ::testing::ValuesIn(kKeptSeeds),
 // A simulation that never meets what it is about would be blind.
 TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
   ScheduleReport sum;
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     const ScheduleReport report = RunSchedule({.seed = seed});
     sum.evictions += report.evictions;
     sum.hits_checked += report.hits_checked;
@@ -90,6 +90,7 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
     for (std::size_t i = 0; i <= kLastOutcome; ++i) {
       sum.counts.reads[i] += report.counts.reads[i];
       sum.counts.writes[i] += report.counts.writes[i];
+      sum.counts.views[i] += report.counts.views[i];
     }
   }
 
@@ -105,6 +106,11 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
   EXPECT_GT(sum.counts.scribbles_caught, 0u);
   EXPECT_GT(sum.counts.bytes_remote, 1'000'000u);
   EXPECT_GT(sum.counts.bytes_mapped, 1'000'000u);
+  const auto views = [&](Outcome outcome) {
+    return sum.counts.views[static_cast<std::size_t>(outcome)];
+  };
+  EXPECT_GT(views(Outcome::kHit), 20u);
+  EXPECT_GT(views(Outcome::kTimedOut), 0u);
   EXPECT_GT(reads(Outcome::kMiss), 0u);
   EXPECT_GT(reads(Outcome::kTimedOut), 0u);
   EXPECT_GT(reads(Outcome::kUnavailable), 0u);

@@ -31,8 +31,10 @@ void Workload::Request(SimWorker* worker, std::function<void()> go_on) {
   auto done = [go_on](const std::vector<Outcome>&) { go_on(); };
   if (what < 45) {
     EngineRequest(worker, std::move(go_on));
-  } else if (what < 65) {
+  } else if (what < 58) {
     RandomRead(worker, std::move(go_on));
+  } else if (what < 65) {
+    RandomViews(worker, std::move(go_on));
   } else if (what < 85) {
     RandomWrite(worker, std::move(go_on));
   } else if (what < 91) {
@@ -92,6 +94,21 @@ void Workload::RandomRead(SimWorker* worker, std::function<void()> go_on) {
   read.ranges = Below(3) == 0;
   if (Below(2) == 0) RaceAgainst(worker, read.name_space, read.blocks);
   operations_->Read(worker, std::move(read),
+                    [go_on](const std::vector<Outcome>&) { go_on(); });
+}
+
+void Workload::RandomViews(SimWorker* worker, std::function<void()> go_on) {
+  Operations::ViewPlan view;
+  view.name_space = SomeNameSpace();
+  view.blocks = SomeBlocks(view.name_space);
+  view.deadline = SomeDeadline();
+  view.want = Below(4) == 0 ? ReadWant::kEveryBlock : ReadWant::kLeadingRun;
+  view.max_age = absl::Milliseconds(1 + Below(5000));
+  view.looks = 1 + static_cast<int>(Below(4));
+  view.held = Below(3) == 0 ? absl::Milliseconds(Below(4000))
+                            : absl::Microseconds(Below(3000));
+  if (Below(2) == 0) RaceAgainst(worker, view.name_space, view.blocks);
+  operations_->View(worker, std::move(view),
                     [go_on](const std::vector<Outcome>&) { go_on(); });
 }
 

@@ -37,6 +37,7 @@ class Workload {
   void Request(SimWorker* worker, std::function<void()> go_on);
   void EngineRequest(SimWorker* worker, std::function<void()> go_on);
   void RandomRead(SimWorker* worker, std::function<void()> go_on);
+  void RandomViews(SimWorker* worker, std::function<void()> go_on);
   void RandomWrite(SimWorker* worker, std::function<void()> go_on);
   // Somebody on another host removes what is being read and writes something of
   // the same size at once, so that slots are reused under readers' hands.
