@@ -224,13 +224,16 @@ absl::StatusOr<Tally> Flood(HostileWorld* world, std::uint64_t count) {
   Tally tally = {{"garbage", 0}, {"calls", 0}};
   SeededRandom random(count);
   std::string packet(512, '\0');
+  // A hello by a client whose name is no UTF-8.
+  const std::string unreadable("\x0a\x05\x22\x03\xff\xfe\xfd", 7);
   ASSIGN_OR_RETURN(const std::unique_ptr<HostileSession> session,
                    HostileSession::Connect(world->socket));
   for (std::uint64_t i = 0; i < count; ++i) {
     random.Fill(
         {reinterpret_cast<std::uint8_t*>(packet.data()), packet.size()});
     const Descriptor socket = ConnectTo(world->socket);
-    if (socket.valid() && SendPacket(socket.get(), packet, {})) {
+    if (socket.valid() &&
+        SendPacket(socket.get(), i % 2 == 0 ? packet : unreadable, {})) {
       ++tally["garbage"];
     }
     // Dropped as soon as they are on their way.

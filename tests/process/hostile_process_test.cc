@@ -357,6 +357,8 @@ TEST_F(HostileTest, GarbageAndCallsWithoutEndHarmNobody) {
 
   EXPECT_EQ(flood["garbage"], 200);
   EXPECT_EQ(flood["calls"], 1600);
+  // Nobody fills the node's log with what protobuf has to say of it.
+  EXPECT_THAT(cluster().node(1).Log(), testing::Not(HasSubstr("UTF-8")));
   ExpectOthersWereServed();
 }
 

@@ -107,6 +107,7 @@ TEST_F(HeaderTable, ANeverUsedSlotHoldsNothing) {
   EXPECT_THAT(Reader().ReadGeneration(5), Optional(Eq(Generation::kNone)));
 }
 
+// Rule P7.
 TEST_F(HeaderTable, ABumpedSlotHoldsNothingAndHasTheNewGeneration) {
   writer_.Write(3, SampleHeader());  // Rule P7.
 
@@ -124,6 +125,7 @@ TEST_F(HeaderTable, PagesOutOfBoundsHoldNothing) {
   }
 }
 
+// Rule P5.
 TEST_F(HeaderTable, AWriterStoppedInTheMiddleMakesTheReaderGiveUp) {
   writer_.Write(3, SampleHeader());  // Rule P5.
 
@@ -141,6 +143,7 @@ TEST_F(HeaderTable, AWriterStoppedInTheMiddleDoesNotDelayTheSecondLook) {
               Optional(Eq(SampleHeader().generation)));
 }
 
+// Rule P10.
 TEST_F(HeaderTable, TheWriterDoesNotBelieveWhatStandsInTheTable) {
   writer_.Write(3, SampleHeader());  // Rule P10: it never reads it back.
 
@@ -186,6 +189,7 @@ TEST_F(HeaderTable, RandomBytesAreNoHeaderAndCrashNobody) {
   }
 }
 
+// Rule P3.
 TEST_F(HeaderTable, TheWrongRegionIsNotOpened) {
   EXPECT_EQ(HeaderTableReader::Open(table_.span(), {NodeEpoch{0xabcdef}, 8}),
             std::nullopt);  // Rule P3.
@@ -232,6 +236,7 @@ SlotHeader HeaderOf(std::uint64_t n) {
   return header;
 }
 
+// Rule P5.
 TEST_F(HeaderTable, AReaderBesideAWriterSeesWholeHeadersInOrder) {
   constexpr std::uint64_t kLast = 20'000;  // Rule P5.
   std::atomic<bool> started{false};
@@ -256,6 +261,7 @@ TEST_F(HeaderTable, AReaderBesideAWriterSeesWholeHeadersInOrder) {
   writer.join();
 }
 
+// Rules P4, P7.
 TEST_F(HeaderTable, ACopyWithAnUnchangedGenerationIsOfOneLifeOfTheSlot) {
   constexpr std::uint64_t kLives = 20'000;  // Rules P4 and P7.
   // The slot's bytes, as words, so that the race is one that C++ allows.
