@@ -146,9 +146,9 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   void Destroy() ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool open() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Blocks asked for and not answered.
   // What it was, or will be, let in with.
   const std::string& token() const { return credentials_.token; }
+  // Blocks asked for and not answered.
   std::size_t load() const { return load_.load(std::memory_order_relaxed); }
   const StreamPeer& peer() const { return peer_; }
 

@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kDomainTag("FirnKV token v2", 16);
 constexpr std::uint8_t kTokenVersion = 2;
 
-// version, role, 2 zeros, cluster, tenant, session, expiry, credentials; then the MAC.
+// version, role, 2 zeros, cluster, tenant, session, expiry, credentials; then
+// the MAC.
 constexpr std::size_t kClaimsBytes = 4 + 3 * 16 + 2 * 8;
 constexpr std::size_t kMacBytes = 32;
 static_assert(kClaimsBytes + kMacBytes <= kMaxTokenBytes);

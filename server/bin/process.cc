@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "client/transport/grpc_channel.h"
-#include "google/protobuf/stubs/logging.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
+#include "proto/protobuf_log.h"
 #include "server/base/config.h"
 #include "server/base/prometheus_text.h"
 #include "server/node/node_options.h"
@@ -17,9 +17,7 @@ namespace firnkv {
 absl::StatusOr<std::unique_ptr<Process>> Process::Open(
     const char* name, const DaemonOptions& options,
     const MemfdMaker::Options& memory) {
-  // It writes a line to standard error for every message that is no UTF-8: a
-  // log that anybody could fill. Such a message is answered, and counted.
-  google::protobuf::SetLogHandler(nullptr);
+  SilenceProtobuf();
   ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));
   RealSeams::Options seams;
   seams.memory = memory;

@@ -24,7 +24,7 @@ BOUNDARY_EXEMPT = ("tests/", "tools/bench/limits/")
 # What is included, the only paths that may, and the advice.
 GENERATED = (r"(.*/)?\w+_(service|client|messages)\.cc"
              r"|(.*/)?(catalog_link|session)\w*\.cc"
-             r"|proto/convert\w*\.(h|cc)|tools/firnkv/.*")
+             r"|proto/(convert\w*\.(h|cc)|protobuf_log\.cc)|tools/firnkv/.*")
 GRPC = r"(client/transport|server/base)/grpc_\w+\.(h|cc)"
 BOUNDARIES = [
     (r".*\.pb\.h", GENERATED,
