@@ -127,8 +127,11 @@ void WriteOperation::Reserve() {
     next_ = 0;
   }
   if (indexes.empty()) return End(Outcome::kUnavailable);
+  // The node waits for room until the deadline that it is told. That it found
+  // none, and when to come again, must be here before ours.
+  const BootTime now = parts_.seams->clock->Now();
   parts_.node->StartReserve(
-      Context(deadline_), call,
+      Context(now + (deadline_ - now) * 7 / 8), call,
       [self = shared_from_this(),
        indexes](const absl::StatusOr<NodeClient::ReserveAnswer>& answer) {
         self->OnReserved(indexes, answer);

@@ -134,6 +134,19 @@ TEST_F(WriteTest, BlocksAreCommittedInTheOrderOfTheRequest) {
   EXPECT_TRUE(std::is_sorted(indexes.begin(), indexes.end()));
 }
 
+TEST_F(WriteTest, TheNodesLookForRoomEndsBeforeTheDeadline) {
+  const std::vector<std::byte> block = BytesFor(1, 1000);
+
+  const auto state = BeginWrite({{1, block}}, absl::Milliseconds(800));
+  Finish(state.get());
+
+  EXPECT_THAT(OutcomesOf(*state), ElementsAre(Outcome::kStored));
+  ASSERT_THAT(node_->reserve_requests, SizeIs(1));
+  EXPECT_LE(node_->reserve_requests[0].header().remaining_micros(), 700'000u);
+  ASSERT_THAT(node_->commit_requests, SizeIs(1));
+  EXPECT_GT(node_->commit_requests[0].header().remaining_micros(), 700'000u);
+}
+
 TEST_F(WriteTest, StagingThatStaysFullIsCongestedAtTheDeadline) {
   node_->silent.insert("Commit");
   std::vector<std::vector<std::byte>> blocks;
