@@ -72,7 +72,7 @@ absl::StatusOr<NodeCatalogClient::Registered> DecodeRegister(
   ASSIGN_OR_RETURN(to.cluster, ReadCluster(from.handshake()));
   to.namespace_cursor = from.namespace_cursor();
   if (from.kept()) {
-    to.kept.emplace();
+    to.kept = NodeCatalogClient::Registered::Kept{};
     ASSIGN_OR_RETURN(to.kept->registration,
                      IdFromProto<RegistrationId>("kept_registration",
                                                  from.kept_registration()));
