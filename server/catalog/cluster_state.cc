@@ -1,49 +1,15 @@
 #include "server/catalog/cluster_state.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "proto/base/check.h"
-#include "proto/base/checksum.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
-#include "proto/base/wire.h"
 
 namespace firnkv {
-namespace {
-
-constexpr std::string_view kPastKey = "past";
-
-std::uint32_t ChecksumOf(std::string_view text) {
-  return Crc32c({reinterpret_cast<const std::byte*>(text.data()), text.size()});
-}
-
-absl::StatusOr<std::vector<Incarnation>> DecodePast(std::string_view value) {
-  WireReader in(value);
-  const std::uint32_t count = in.U32();
-  std::vector<Incarnation> past;
-  for (std::uint32_t n = 0; n < count && in.ok(); ++n) {
-    Incarnation& one = past.emplace_back();
-    one.incarnation = in.U64();
-    one.random_id = in.TakeId<decltype(one.random_id)>();
-    one.sequence = in.U64();
-  }
-  const std::size_t sealed =
-      value.size() - std::min<std::size_t>(value.size(), sizeof(count));
-  const std::uint32_t checksum = in.U32();
-  if (count > ClusterState::kMaxPast || !in.AtEnd() ||
-      checksum != ChecksumOf(value.substr(0, sealed))) {
-    return absl::DataLossError("the record of past incarnations is damaged");
-  }
-  return past;
-}
-
-}  // namespace
 
 ClusterState::ClusterState(Store* store, Random* random)
     : store_(store), random_(random) {}
@@ -58,14 +24,6 @@ absl::Status ClusterState::Load(bool* made) {
   } else {
     record.cluster = ClusterId::Make(random_);
   }
-  ASSIGN_OR_RETURN(const std::optional<std::string> earlier,
-                   store_->Get(Family::kMeta, kPastKey));
-  std::vector<Incarnation> past;
-  if (earlier.has_value()) {
-    ASSIGN_OR_RETURN(past, DecodePast(*earlier));
-  }
-  if (value.has_value()) past.push_back(record.incarnation);
-  if (past.size() > kMaxPast) past.erase(past.begin());
   {
     MutexLock lock(&mutex_);
     // What a lost tail may have used is below the floor.
@@ -74,10 +32,8 @@ absl::Status ClusterState::Load(bool* made) {
   }
   ClusterRecord next = NextIncarnation(record.incarnation);
   next.sequence_floor += kSequenceStep;
-  RETURN_IF_ERROR(store_->Apply({WriteOf(next), WriteOfPast(past)},
-                                Store::Durability::kSynced));
+  RETURN_IF_ERROR(store_->Apply({WriteOf(next)}, Store::Durability::kSynced));
   Install(next);
-  InstallPast(std::move(past));
   return absl::OkStatus();
 }
 
@@ -104,29 +60,18 @@ absl::Status ClusterState::CheckSeen(const Incarnation& seen) {
   MutexLock lock(&mutex_);
   const Incarnation& ours = record_.incarnation;
   highest_seen_ = std::max(highest_seen_, seen.incarnation);
-  if (!IsForeign(seen)) return absl::OkStatus();
   const bool same = seen.incarnation == ours.incarnation;
+  if (seen.incarnation < ours.incarnation ||
+      (same && seen.random_id == ours.random_id &&
+       seen.sequence <= ours.sequence)) {
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(StrCat(
       "this catalog is at incarnation ", ours.incarnation, ".", ours.sequence,
       " and the node has seen ", seen.incarnation, ".", seen.sequence,
       same ? " of another state" : "",
       ": it was restored from a backup, or its directory was copied; if this "
       "is the catalog to go on with, run `firnkv catalog accept-restore`"));
-}
-
-bool ClusterState::IsForeign(const Incarnation& seen) const {
-  const auto differs = [&seen](const Incarnation& own) {
-    return seen.random_id != own.random_id || seen.sequence > own.sequence;
-  };
-  if (seen.incarnation >= record_.incarnation.incarnation) {
-    return seen.incarnation > record_.incarnation.incarnation ||
-           differs(record_.incarnation);
-  }
-  const auto own =
-      std::find_if(past_.begin(), past_.end(), [&seen](const Incarnation& one) {
-        return one.incarnation == seen.incarnation;
-      });
-  return own != past_.end() && differs(*own);
 }
 
 bool ClusterState::CheckCursor(std::uint64_t cursor) {
@@ -165,30 +110,6 @@ Store::Write ClusterState::WriteOf(const ClusterRecord& record) {
 void ClusterState::Install(const ClusterRecord& record) {
   MutexLock lock(&mutex_);
   record_ = record;
-}
-
-Store::Write ClusterState::WriteOfPast(absl::Span<const Incarnation> past) {
-  std::string value;
-  WireWriter out(&value);
-  out.U32(static_cast<std::uint32_t>(past.size()));
-  for (const Incarnation& one : past) {
-    out.U64(one.incarnation);
-    out.Id(one.random_id);
-    out.U64(one.sequence);
-  }
-  out.U32(ChecksumOf(value));
-  return {Family::kMeta, std::string(kPastKey), std::move(value)};
-}
-
-void ClusterState::InstallPast(std::vector<Incarnation> past) {
-  MutexLock lock(&mutex_);
-  past_ = std::move(past);
-}
-
-absl::Status ClusterState::ForgetPast() {
-  RETURN_IF_ERROR(store_->Apply({WriteOfPast({})}, Store::Durability::kSynced));
-  InstallPast({});
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::uint64_t> ClusterState::TakeSequences(std::uint64_t count) {

@@ -15,14 +15,11 @@
 #ifndef FIRNKV_SERVER_CATALOG_CLUSTER_STATE_H_
 #define FIRNKV_SERVER_CATALOG_CLUSTER_STATE_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "proto/base/mutex.h"
 #include "proto/base/random.h"
 #include "server/catalog/store.h"
@@ -44,9 +41,6 @@ class ClusterState {
   // Both outlive the state.
   ClusterState(Store* store, Random* random);
 
-  // Earlier incarnations that are remembered.
-  static constexpr std::size_t kMaxPast = 64;
-
   // Makes the cluster where the store has none, and begins the next
   // incarnation. Before anything else. `made`: there was none.
   absl::Status Load(bool* made);
@@ -57,9 +51,7 @@ class ClusterState {
   std::uint64_t last_change() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // FAILED_PRECONDITION if a node has seen a later state than ours, or another
-  // one of the same incarnation, also of an earlier one: a restored catalog
-  // counts on at every start, and would soon be above what nodes have seen.
-  // Remembers the highest (rule A9).
+  // one of the same incarnation; remembers the highest (rule A9).
   absl::Status CheckSeen(const Incarnation& seen) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A node has confirmed changes up to `cursor`. False: we have given no such
@@ -77,12 +69,6 @@ class ClusterState {
       ABSL_LOCKS_EXCLUDED(mutex_);
   static Store::Write WriteOf(const ClusterRecord& record);
   void Install(const ClusterRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What nodes may have seen of this catalog before the present incarnation:
-  // as they ended, oldest first.
-  static Store::Write WriteOfPast(absl::Span<const Incarnation> past);
-  void InstallPast(std::vector<Incarnation> past) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whatever nodes have seen before is accepted: synced.
-  absl::Status ForgetPast() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The first of `count` numbers that were never given and never will be again,
   // also after a power cut; not 0.
@@ -90,15 +76,10 @@ class ClusterState {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Whether `seen` is none that this catalog went through.
-  bool IsForeign(const Incarnation& seen) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   Store* const store_;
   Random* const random_;
   mutable Mutex mutex_;
   ClusterRecord record_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Incarnation> past_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
   std::uint64_t highest_seen_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t highest_cursor_ ABSL_GUARDED_BY(mutex_) = 0;

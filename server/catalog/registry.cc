@@ -435,9 +435,6 @@ absl::Status Registry::Restore(const BackupState& backup) {
   next.cluster = backup.cluster.cluster;
   next.last_change = std::max(next.last_change, backup.cluster.last_change);
   writes.push_back(ClusterState::WriteOf(next));
-  // Nodes that have seen more of it than the backup has are to notice.
-  const std::vector<Incarnation> past = {backup.cluster.incarnation};
-  writes.push_back(ClusterState::WriteOfPast(past));
   for (const TenantRecord& one : backup.tenants) {
     writes.push_back(
         {Family::kTenants, std::string(one.tenant.view()), Encode(one)});
@@ -448,7 +445,6 @@ absl::Status Registry::Restore(const BackupState& backup) {
   }
   RETURN_IF_ERROR(parts_.store->Apply(writes, Store::Durability::kSynced));
   parts_.cluster->Install(next);
-  parts_.cluster->InstallPast(past);
   std::vector<NamespaceRecord> namespaces = backup.namespaces;
   std::sort(namespaces.begin(), namespaces.end(),
             [](const NamespaceRecord& a, const NamespaceRecord& b) {
@@ -485,8 +481,6 @@ absl::StatusOr<std::uint64_t> Registry::AcceptRestore() {
     }
   }
   RETURN_IF_ERROR(Commit(next, records));
-  // Only now: whoever dies in between is to accept again.
-  RETURN_IF_ERROR(parts_.cluster->ForgetPast());
   return records.size();
 }
 

@@ -180,7 +180,7 @@ TEST_F(ClusterTest, AReservationThatCameTooLateIsGivenBack) {
   ASSERT_TRUE(cluster_.RunUntil(
       [&] { return cluster_.Node(1).Snapshot().reserved_slots == 64; }));
 
-  EXPECT_THAT(Write(1, kAlice, prompt_), Each(Outcome::kTimedOut));
+  EXPECT_THAT(Write(1, kAlice, prompt_), Each(Outcome::kCongested));
   cluster_.Worker(1, kBob).Crash();
   cluster_.RunFor(absl::Seconds(2));
 

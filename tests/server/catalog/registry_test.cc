@@ -290,54 +290,6 @@ TEST_F(RegistryTest, ANodeThatHasSeenALaterStateIsRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-// Rule A9: a catalog that was restored counts on at every start, and is soon
-// above what nodes have seen of the one before.
-TEST_F(RegistryTest, ARestoredCatalogIsNoticedHoweverOftenItStarts) {
-  MakeNamespace("granite");
-  const auto before = store_.Snapshot();
-  Restart();
-  MakeNamespace("slate");
-  const Incarnation seen = life_->cluster.incarnation();
-  store_.Load(before);
-  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("accept-restore"));
-
-  for (int start = 0; start < 5; ++start) {
-    Restart();
-    EXPECT_THAT(life_->cluster.CheckSeen(seen), refused);
-  }
-
-  EXPECT_GT(life_->cluster.incarnation().incarnation, seen.incarnation);
-  ASSERT_OK(registry().AcceptRestore());
-  EXPECT_OK(life_->cluster.CheckSeen(seen));
-  Restart();
-  EXPECT_OK(life_->cluster.CheckSeen(seen));
-}
-
-// Rule A9: what was written after the backup is missing, of the very same
-// incarnation.
-TEST_F(RegistryTest, ABackupThatMissesTheLastWritesIsNoticed) {
-  MakeNamespace("granite");
-  const std::string blob = EncodeBackup(registry().Backup());
-  const Incarnation saved = life_->cluster.incarnation();
-  MakeNamespace("slate");
-  const Incarnation seen = life_->cluster.incarnation();
-  ASSERT_EQ(seen.incarnation, saved.incarnation);
-  store_.Wipe();
-  Restart();
-  const auto backup = DecodeBackup(blob);
-  ASSERT_OK(backup);
-
-  ASSERT_OK(registry().Restore(*backup));
-
-  EXPECT_OK(life_->cluster.CheckSeen(saved));
-  EXPECT_THAT(life_->cluster.CheckSeen(seen),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
-  Restart();
-  EXPECT_THAT(life_->cluster.CheckSeen(seen),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
-}
-
 // Rule A9: of two catalogs over copies of one directory, nodes of the one
 // refuse the other.
 TEST_F(RegistryTest, ADoubledCatalogIsNoticed) {
