@@ -82,7 +82,8 @@ class HostileTest : public ProcessTest {
     const Reply reply = alice_->EndLoad();
     EXPECT_TRUE(reply.ok) << reply;
     EXPECT_GT(reply["rounds"], 0) << reply;
-    EXPECT_GT(reply["hit"], 0) << reply;
+    // In a short attack all of it may be her first writes; hits: see below.
+    EXPECT_GT(reply["hit"] + reply["write_stored"], 0) << reply;
     EXPECT_EQ(reply["wrong"], 0) << reply;
     EXPECT_EQ(reply["bad_requests"], 0) << reply;
     EXPECT_EQ(reply["denied"], 0) << reply;
