@@ -96,8 +96,8 @@ TEST_F(HeaderTable, AHeaderThatRunsBeyondItsRegionIsRefused) {
 
   // The same header a page later: right in itself, but a page too long there.
   std::memcpy(&table_[At(64 - 17)], &table_[At(64 - 18)], 256);
-  std::memmove(&table_[pieces + 4 * (64 - 17)],
-               &table_[pieces + 4 * (64 - 18)], 8);
+  std::memmove(&table_[pieces + 4 * (64 - 17)], &table_[pieces + 4 * (64 - 18)],
+               8);
 
   EXPECT_EQ(Reader().Read(64 - 17), std::nullopt);
 }
