@@ -14,6 +14,7 @@
 #include "proto/base/checksum.h"
 #include "proto/base/random.h"
 #include "tests/server/tier/pool_fixture.h"
+#include "tests/support/standing_copy.h"
 
 namespace firnkv {
 namespace {
@@ -106,6 +107,37 @@ TEST_F(CopierTest, WhatLandsInTheSlotIsWhatTheWriterWrote) {
   ASSERT_EQ(held.bytes.size(), bytes.size());
   EXPECT_EQ(std::memcmp(held.bytes.data(), bytes.data(), bytes.size()), 0);
   EXPECT_EQ(held.header.pieces, PieceChecksums(bytes));
+}
+
+// No read waits on the write path: counted by what is done in the middle of a
+// copy, on the copying thread.
+TEST_F(CopierTest, ReadsAndReservesGoOnWhileACopyStands) {
+  WriteMany(name_space_, 10, 4, kMiB);
+  StandingCopy staging(2 * kMiB);
+  const auto later = Bytes(kMiB);
+  Copier::Block standing = Prepare(name_space_, 1, staging.bytes());
+  Copier::Block waiting = Prepare(name_space_, 2, later);
+  std::uint64_t opened = 0;
+  bool reserved = false;
+  staging.Arm([&] {
+    for (std::uint64_t i = 10; i < 14; ++i) {
+      const OpenAnswer answer = Open(name_space_, {Key(i)});
+      opened += answer.blocks[0].outcome == Outcome::kHit;
+    }
+    pool_->StartReserve(Request(name_space_, {Block(3, kMiB)}),
+                        [&](const ReserveAnswer&) { reserved = true; });
+    Start("b", name_space_, {std::move(waiting)});
+    EXPECT_GE(copier_->queued_bytes(), kMiB);
+  });
+
+  Start("a", name_space_, {std::move(standing)});
+  RunReady();
+
+  EXPECT_EQ(staging.stood(), 1);
+  EXPECT_EQ(opened, 4u);
+  EXPECT_TRUE(reserved);
+  EXPECT_THAT(outcomes_["a"], ElementsAre(Outcome::kStored));
+  EXPECT_THAT(outcomes_["b"], ElementsAre(Outcome::kStored));
 }
 
 // Rules P1 and S1: staging that is changed during the commit fails.
