@@ -1,7 +1,5 @@
 #include "proto/base/copy_digest.h"
 
-#include <numeric>
-
 #include "proto/base/wire.h"
 
 namespace firnkv {
@@ -30,12 +28,6 @@ std::uint64_t DigestOf(const BlockId& block, std::uint8_t tier,
   hash = MixWords(hash, block.key.view());
   hash = Mix(hash ^ tier);
   return Mix(hash ^ static_cast<std::uint64_t>(generation));
-}
-
-std::uint64_t BucketSums::Group(std::size_t group) const {
-  const auto first =
-      sums_.begin() + static_cast<std::ptrdiff_t>(group * kBucketsAGroup);
-  return std::accumulate(first, first + kBucketsAGroup, std::uint64_t{0});
 }
 
 }  // namespace firnkv

@@ -50,25 +50,32 @@ std::uint64_t DigestOf(const BlockId& block, std::uint8_t tier,
 // The digests of all buckets of a set of copies: 512 KiB.
 class BucketSums {
  public:
-  BucketSums() : sums_(kCopyBuckets) {}
+  BucketSums() : sums_(kCopyBuckets), groups_(kCopyGroups) {}
 
   void Add(const BlockId& block, std::uint8_t tier, Generation generation) {
-    sums_[CopyBucket(block.key)] += DigestOf(block, tier, generation);
+    Change(block.key, DigestOf(block, tier, generation));
   }
   // Of a copy that was added.
   void Subtract(const BlockId& block, std::uint8_t tier,
                 Generation generation) {
-    sums_[CopyBucket(block.key)] -= DigestOf(block, tier, generation);
+    Change(block.key, std::uint64_t{0} - DigestOf(block, tier, generation));
   }
 
   // `bucket` is below kCopyBuckets, `group` below kCopyGroups.
   std::uint64_t Bucket(std::size_t bucket) const { return sums_[bucket]; }
-  std::uint64_t Group(std::size_t group) const;
+  std::uint64_t Group(std::size_t group) const { return groups_[group]; }
 
   friend bool operator==(const BucketSums&, const BucketSums&) = default;
 
  private:
+  void Change(const BlockKey& key, std::uint64_t by) {
+    sums_[CopyBucket(key)] += by;
+    groups_[key.bytes[0]] += by;
+  }
+
   std::vector<std::uint64_t> sums_;
+  // Of the buckets of each group: a comparison asks for all of them.
+  std::vector<std::uint64_t> groups_;
 };
 
 }  // namespace firnkv

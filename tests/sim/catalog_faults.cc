@@ -16,7 +16,9 @@ void Faults::StartCatalog() {
 
 void Faults::CrashCatalog() {
   SimCatalog& catalog = parts_.cluster->Catalog();
-  if (!catalog.running()) return;
+  // A copy that was started more often than the original counts as the newer
+  // one, and only an operator can say otherwise (CORRECTNESS.md, rule A9).
+  if (!catalog.running() || original_.has_value()) return;
   Note("crash of the catalog");
   catalog.Crash(Below(2) == 0 ? SimCatalog::Loss::kNothing
                               : SimCatalog::Loss::kUnsyncedTail);

@@ -27,7 +27,7 @@ void Faults::Stop() {
 }
 
 void Faults::Next() {
-  Later(absl::Milliseconds(10), absl::Milliseconds(500), [this] {
+  Later(absl::Milliseconds(10), absl::Milliseconds(300), [this] {
     Inject();
     Next();
   });

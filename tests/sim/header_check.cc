@@ -15,21 +15,24 @@ void HeaderCheck::Start() { Later(); }
 void HeaderCheck::Later() {
   SimExecutor* world = cluster_->executor();
   world->root()->PostAfter(
-      world->Between(absl::Milliseconds(20), absl::Milliseconds(900)), [this] {
+      world->Between(absl::Milliseconds(10), absl::Milliseconds(600)), [this] {
         if (stopped_) return;
-        Check();
+        CheckNode(1 + static_cast<int>(cluster_->executor()->random()->Below(
+                          cluster_->nodes())));
         Later();
       });
 }
 
 void HeaderCheck::Check() {
-  for (int n = 1; n <= cluster_->nodes(); ++n) {
-    const SimNode& node = cluster_->Node(n);
-    if (!node.running()) continue;
-    for (const SimMemory::Named& table :
-         node.machine()->memory()->header_tables()) {
-      CheckTable(n, table);
-    }
+  for (int n = 1; n <= cluster_->nodes(); ++n) CheckNode(n);
+}
+
+void HeaderCheck::CheckNode(int n) {
+  const SimNode& node = cluster_->Node(n);
+  if (!node.running()) return;
+  for (const SimMemory::Named& table :
+       node.machine()->memory()->header_tables()) {
+    CheckTable(n, table);
   }
 }
 

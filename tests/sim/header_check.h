@@ -28,9 +28,9 @@ class HeaderCheck {
   HeaderCheck(SimCluster* cluster, Oracle* oracle, const Operations* operations)
       : cluster_(cluster), oracle_(oracle), operations_(operations) {}
 
-  // Looks at every slot of every node: a millisecond or so.
+  // Looks at every slot of every node.
   void Check();
-  // Check now and then from now on, until Stop.
+  // From now on, until Stop, looks at one node or another now and then.
   void Start();
   void Stop() { stopped_ = true; }
 
@@ -38,6 +38,7 @@ class HeaderCheck {
 
  private:
   void Later();
+  void CheckNode(int n);
   void CheckTable(int node, const SimMemory::Named& table);
   void CheckHeader(const std::string& where, NodeEpoch epoch,
                    const SlotHeader& header, absl::Span<const std::byte> bytes);

@@ -17,8 +17,10 @@ constexpr std::size_t kDraftConversations = 6;
 constexpr std::size_t kStrictSingles = 24;
 
 // Around the bounds: one byte, pages, pieces of checksums.
-constexpr std::uint64_t kLengths[] = {1,    100,   4096,  4097,  8192,
-                                      5000, 20000, 12288, 65537, 140000};
+// Few are long, since bytes are what a schedule's time goes to.
+constexpr std::uint64_t kLengths[] = {1,     100,   4096,  4097,  8192, 5000,
+                                      20000, 12288, 65537, 1,     300,  9000,
+                                      8192,  4096,  6000,  120000};
 
 StateContract Contract() {
   StateContract contract;

@@ -325,7 +325,7 @@ void Reckoning::WriteAndReadAlone(SimWorker* writer, SimWorker* reader,
 void Reckoning::CheckEveryKeyCanBeWritten() {
   // Small batches, so that what was written is still there when it is read.
   constexpr std::size_t kBatch = 8;
-  constexpr std::size_t kShares = 4;
+  constexpr std::size_t kShares = 16;
   int turn = 0;
   for (int tenant = 0; tenant < cluster_->tenants(); ++tenant) {
     for (std::size_t i = 0; i < cluster_->options().name_spaces.size(); ++i) {

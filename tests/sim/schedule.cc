@@ -1,7 +1,5 @@
 #include "tests/sim/schedule.h"
 
-#include <malloc.h>
-
 #include <memory>
 #include <utility>
 
@@ -42,7 +40,7 @@ SimCluster::Options ClusterOptions(const ScheduleOptions& options) {
                   static_cast<int>(options.seed % 16 == 0);
   // A region each for the two tenants, or one more to fight for. The largest
   // block is a quarter of a region.
-  cluster.region_bytes = 768 * kKiB;
+  cluster.region_bytes = 512 * kKiB;
   cluster.pool_bytes = (2 + options.seed % 2) * cluster.region_bytes;
   // Holders stop at 7/8 of a lease, so clocks may differ by an eighth; 3 % is
   // more than any real clock.
@@ -89,11 +87,12 @@ class Schedule {
     const bool enough = cluster_.RunUntil(
         [this] {
           return !oracle_.violations().empty() ||
-                 (workload_.requests() >= options_.operations &&
+                 (operations_.counts().begun >= options_.operations &&
                   faults_.injected() >= options_.faults);
         },
         kLongestSchedule);
     if (!enough) oracle_.Violation("STUCK: no requests any more");
+    operations_of_the_storm_ = operations_.counts().begun;
     workload_.Stop();
     faults_.Stop();
     headers_.Stop();
@@ -138,7 +137,7 @@ class Schedule {
     report.violations = oracle_.violations();
     report.event_hash = cluster_.executor()->event_hash();
     report.events = cluster_.executor()->events();
-    report.requests = workload_.requests();
+    report.operations = operations_of_the_storm_;
     report.faults = faults_.injected();
     report.hits_checked = oracle_.hits_checked();
     report.headers_checked = headers_.headers_checked();
@@ -160,17 +159,10 @@ class Schedule {
   Faults faults_;
   HeaderCheck headers_;
   Reckoning reckoning_;
+  std::uint64_t operations_of_the_storm_ = 0;
 };
 
 }  // namespace
-
-void KeepFreedMemory() {
-  // A schedule has some 50 MiB at most.
-  constexpr int kEnough = 256 << 20;
-  mallopt(M_MMAP_THRESHOLD, kEnough);
-  mallopt(M_TRIM_THRESHOLD, kEnough);
-  mallopt(M_TOP_PAD, 16 << 20);
-}
 
 ScheduleReport RunSchedule(const ScheduleOptions& options) {
   Schedule schedule(options);
@@ -179,7 +171,7 @@ ScheduleReport RunSchedule(const ScheduleOptions& options) {
 
 std::string Describe(const ScheduleReport& report) {
   std::string text =
-      StrCat("seed ", report.seed, ": ", report.requests, " requests, ",
+      StrCat("seed ", report.seed, ": ", report.operations, " operations, ",
              report.faults, " faults, ", report.events, " events, ",
              report.hits_checked, " hits checked, ", report.evictions,
              " evictions, ", report.counts.bytes_mapped, " B mapped, ",

@@ -41,7 +41,8 @@ struct ScheduleReport {
   // Over all events, in order.
   std::uint64_t event_hash = 0;
   std::uint64_t events = 0;
-  std::uint64_t requests = 0;
+  // Begun before the calm: reads, writes, views, questions, removals.
+  std::uint64_t operations = 0;
   std::uint64_t faults = 0;
   std::uint64_t hits_checked = 0;
   std::uint64_t headers_checked = 0;
@@ -50,10 +51,6 @@ struct ScheduleReport {
 };
 
 ScheduleReport RunSchedule(const ScheduleOptions& options);
-
-// For a process that runs many: memory that one schedule gave back serves the
-// next one, without a turn through the kernel and its page faults.
-void KeepFreedMemory();
 
 // What happened, for people.
 std::string Describe(const ScheduleReport& report);

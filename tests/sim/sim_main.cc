@@ -88,7 +88,6 @@ int Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   firnkv::TurnOffDeadlockDetection();
-  firnkv::KeepFreedMemory();
   firnkv::Flags flags;
   if (!firnkv::Parse(argc, argv, &flags)) return 2;
   return firnkv::Run(flags);

@@ -21,7 +21,6 @@ void Workload::Next(SimWorker* worker, std::uint64_t life) {
                                    : absl::Microseconds(1 + Below(3000));
   worker->process()->PostAfter(think, [this, worker, life] {
     if (stopped_ || life != worker->life() || !worker->ready()) return;
-    ++requests_;
     Request(worker, [this, worker, life] { Next(worker, life); });
   });
 }

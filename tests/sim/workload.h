@@ -29,8 +29,6 @@ class Workload {
   // No new requests.
   void Stop() { stopped_ = true; }
 
-  std::uint64_t requests() const { return requests_; }
-
  private:
   void Next(SimWorker* worker, std::uint64_t life);
   // `go_on` runs when the request is over.
@@ -60,7 +58,6 @@ class Workload {
   const KeySpace* const keys_;
   Operations* const operations_;
   bool stopped_ = false;
-  std::uint64_t requests_ = 0;
   std::vector<SimWorker*> workers_;
 };
 
