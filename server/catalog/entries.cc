@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "proto/base/check.h"
+#include "proto/base/copy_digest.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 #include "proto/base/wire.h"
@@ -16,6 +17,14 @@ KeyIndex::Entry ShortOf(const EntryRecord& record) {
                         .locations = {}};
   entry.locations.assign(record.locations.begin(), record.locations.end());
   return entry;
+}
+
+// Not above any key of the bucket, and above all keys of those before it.
+std::string BucketKey(const NamespaceId& name_space, std::uint32_t bucket) {
+  std::string key(name_space.view());
+  key.push_back(static_cast<char>(bucket >> 8));
+  key.push_back(static_cast<char>(bucket));
+  return key;
 }
 
 absl::InlinedVector<Location, 2> BeforeOf(const EntryRecord& entry) {
@@ -199,25 +208,36 @@ absl::StatusOr<std::vector<BlockId>> Entries::BlocksOf(
     const Run& run, absl::Span<const std::uint32_t> buckets) const {
   CHECK(loaded_);
   std::vector<BlockId> blocks;
+  const auto look = [&](const BlockId& block, std::string_view value) {
+    const std::optional<EntryRecord> record = Decode(std::string(value));
+    if (!record.has_value()) return;
+    const auto& all = record->locations;
+    if (std::any_of(all.begin(), all.end(),
+                    [&](const Location& one) { return one.run == run; })) {
+      blocks.push_back(block);
+    }
+  };
   for (const NamespaceId& name_space : parts_.digests->NamespacesOf(run)) {
-    for (const std::uint32_t bucket : buckets) {
-      std::string prefix(name_space.view());
-      prefix.push_back(static_cast<char>(bucket >> 8));
-      prefix.push_back(static_cast<char>(bucket));
+    auto bucket = buckets.begin();
+    while (bucket != buckets.end()) {
+      // From the bucket on, to the first entry that is in none of them: that
+      // one says which buckets between have nothing.
+      bool more = false;
       RETURN_IF_ERROR(parts_.store->Scan(
-          Family::kKeys, prefix, "",
+          Family::kKeys, name_space.view(), BucketKey(name_space, *bucket),
           [&](std::string_view key, std::string_view value) {
             const std::optional<BlockId> block = DecodeEntryKey(key);
-            const auto record = Decode(std::string(value));
-            if (!block.has_value() || !record.has_value()) return true;
-            const auto& all = record->locations;
-            if (std::any_of(all.begin(), all.end(), [&](const Location& one) {
-                  return one.run == run;
-                })) {
-              blocks.push_back(*block);
+            if (!block.has_value()) return true;
+            const std::uint32_t in = CopyBucket(block->key);
+            while (bucket != buckets.end() && *bucket < in) ++bucket;
+            if (bucket == buckets.end() || *bucket != in) {
+              more = true;
+              return false;
             }
+            look(*block, value);
             return true;
           }));
+      if (!more) break;
     }
   }
   return blocks;

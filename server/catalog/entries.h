@@ -113,9 +113,10 @@ class Entries {
   // need not be: its bound may have pushed entries out.)
   bool loaded() const { return loaded_; }
 
-  // The blocks of which `run` has copies in these buckets (copy_digest.h), by
-  // one scan of the store for each bucket and each namespace in which the run
-  // has anything. Only once loaded().
+  // The blocks of which `run` has copies in these buckets (copy_digest.h,
+  // rising). Only once loaded(). It scans the store, in each namespace in which
+  // the run has anything, once for each of the buckets that has something and
+  // once more: as much as there is, not buckets times namespaces.
   absl::StatusOr<std::vector<BlockId>> BlocksOf(
       const Run& run, absl::Span<const std::uint32_t> buckets) const;
 

@@ -74,6 +74,10 @@ absl::Status SimStore::Scan(
   // A few at a time, so that `each` never runs under the lock.
   constexpr std::size_t kChunk = 64;
   std::string next(std::max(prefix, from));
+  {
+    MutexLock lock(&mutex_);
+    ++scans_;
+  }
   while (true) {
     std::vector<std::pair<std::string, std::string>> chunk;
     {
@@ -148,6 +152,11 @@ void SimStore::Load(const Families& families) {
 std::uint64_t SimStore::writes() const {
   MutexLock lock(&mutex_);
   return writes_;
+}
+
+std::uint64_t SimStore::scans() const {
+  MutexLock lock(&mutex_);
+  return scans_;
 }
 
 std::uint64_t SimStore::synced_writes() const {

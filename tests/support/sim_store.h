@@ -76,6 +76,8 @@ class SimStore : public Store {
 
   std::uint64_t writes() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::uint64_t synced_writes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Scans begun: seeks of a disk.
+  std::uint64_t scans() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Keys in one family.
   std::size_t size(Family family) const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -95,6 +97,7 @@ class SimStore : public Store {
   LastWrite last_write_ ABSL_GUARDED_BY(mutex_) = LastWrite::kLands;
   std::uint64_t writes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t synced_writes_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::uint64_t scans_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace firnkv

@@ -281,6 +281,36 @@ TEST_F(ConvergenceTest, ARepairReplacesAWrongGeneration) {
   EXPECT_EQ(Digests(node_), SumsOf({{&ns_, 1, 5}, {&ns_, 2, 6}}));
 }
 
+// Rule A5: it costs as much as there is, not buckets times namespaces.
+TEST_F(ConvergenceTest, ARepairOfManyNamespacesLooksWhereThereIsSomething) {
+  constexpr std::size_t kNamespaces = 200;
+  std::vector<NamespaceFacts> facts;
+  std::vector<Said> said;
+  for (std::size_t i = 0; i < kNamespaces; ++i) {
+    facts.push_back(MakeNamespace(StrCat("namespace-", i)));
+  }
+  for (std::size_t i = 0; i < kNamespaces; ++i) {
+    said.push_back({.name_space = &facts[i], .key = i, .generation = i + 1});
+  }
+  ASSERT_OK(Send(&node_, said));
+  std::vector<std::uint64_t> keys;
+  std::set<std::uint32_t> buckets;
+  for (std::uint64_t key = 0; key < kMaxRepairBuckets; ++key) {
+    keys.push_back(2 * key);
+    buckets.insert(CopyBucket(Key(2 * key)));
+  }
+  const std::uint64_t scans = store_.scans();
+
+  ASSERT_OK(Repair(&node_, keys, {}));
+
+  EXPECT_LE(store_.scans() - scans, 2 * kNamespaces);
+  for (std::size_t i = 0; i < kNamespaces; ++i) {
+    const bool named = buckets.contains(CopyBucket(Key(i)));
+    EXPECT_EQ(OutcomeOf(facts[i], i), named ? Outcome::kMiss : Outcome::kHit)
+        << i;
+  }
+}
+
 // Rule A5.
 TEST_F(ConvergenceTest, ARepairTouchesNobodyElsesCopies) {
   Member other = Join(2, 200);
