@@ -146,9 +146,17 @@ absl::Status StreamConnection::OnFrame() {
     case FrameType::kRead:
     case FrameType::kCancel:
     case FrameType::kFoundCorrupt:
+    case FrameType::kCallOpenRead:
+    case FrameType::kCallOpened:
+    case FrameType::kCallRelease:
+    case FrameType::kCallReserve:
+    case FrameType::kCallReserved:
+    case FrameType::kCallCommit:
+    case FrameType::kCallCommitted:
+    case FrameType::kCallFailed:
       break;
   }
-  return Nonsense("a frame of a client's");
+  return Nonsense("a frame that no server sends here");
 }
 
 absl::Status StreamConnection::OnHello() {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "proto/base/checksum.h"
+#include "proto/base/frame_body.h"
 #include "proto/base/limits.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
@@ -17,62 +17,17 @@ constexpr std::uint32_t kMagic = 0x4b6e7246;  // "FrnK"
 // handshake's business.
 constexpr std::uint16_t kFramingVersion = 1;
 
-std::uint32_t ChecksumOf(std::string_view bytes) {
-  return Crc32c(
-      {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
-}
-
-absl::Status Malformed(std::string_view what) {
-  return absl::InvalidArgumentError(StrCat("frame: ", what));
-}
-
-// Every body ends in the CRC32C of what precedes it.
-std::string Sealed(std::string body) {
-  const std::uint32_t crc = ChecksumOf(body);
-  WireWriter(&body).U32(crc);
-  return body;
-}
-
-absl::StatusOr<std::string_view> Unsealed(std::string_view body) {
-  if (body.size() < 4 || body.size() > kMaxFrameBodyBytes) {
-    return Malformed(StrCat("a body of ", body.size(), " bytes"));
-  }
-  const std::string_view content = body.substr(0, body.size() - 4);
-  WireReader crc(body.substr(content.size()));
-  if (crc.U32() != ChecksumOf(content)) {
-    return Malformed("the body's checksum is wrong");
-  }
-  return content;
-}
-
 // nullopt for an unknown one.
 std::optional<FrameType> TypeFromWire(std::uint16_t number) {
-  if (number < 1 ||
-      number > static_cast<std::uint16_t>(FrameType::kFoundCorrupt)) {
+  const auto is_in = [number](FrameType first, FrameType last) {
+    return number >= static_cast<std::uint16_t>(first) &&
+           number <= static_cast<std::uint16_t>(last);
+  };
+  if (!is_in(FrameType::kHello, FrameType::kFoundCorrupt) &&
+      !is_in(FrameType::kCallOpenRead, FrameType::kCallFailed)) {
     return std::nullopt;
   }
   return static_cast<FrameType>(number);
-}
-
-std::uint64_t MicrosFor(absl::Duration duration) {
-  const absl::Duration bounded =
-      std::clamp(duration, absl::ZeroDuration(), kLongestDeadline);
-  return static_cast<std::uint64_t>(absl::ToInt64Microseconds(bounded));
-}
-
-// nullopt beyond kLongestDeadline.
-std::optional<absl::Duration> DurationFrom(std::uint64_t micros) {
-  if (micros > MicrosFor(kLongestDeadline)) return std::nullopt;
-  return absl::Microseconds(static_cast<std::int64_t>(micros));
-}
-
-// A reason of a peer goes to a log: bounded, and without control characters.
-std::string Printable(std::string_view text) {
-  std::string out(text.substr(0, kMaxReasonBytes));
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return out;
 }
 
 bool IsReadOutcome(Outcome outcome) {
@@ -91,34 +46,40 @@ std::string EncodeLead(const FrameLead& lead) {
   writer.U64(lead.request);
   writer.U64(lead.payload_bytes);
   writer.U32(lead.body_bytes);
-  return Sealed(std::move(out));
+  return SealBody(std::move(out));
+}
+
+bool BeginsFrame(std::string_view bytes) {
+  return WireReader(bytes).U32() == kMagic;
 }
 
 absl::StatusOr<FrameLead> DecodeLead(std::string_view bytes) {
-  if (bytes.size() != kFrameLeadBytes) return Malformed("a lead cut short");
+  if (bytes.size() != kFrameLeadBytes)
+    return MalformedFrame("a lead cut short");
   WireReader reader(bytes);
-  if (reader.U32() != kMagic) return Malformed("no FirnKV stream");
+  if (reader.U32() != kMagic) return MalformedFrame("no FirnKV stream");
   if (const std::uint16_t version = reader.U16(); version != kFramingVersion) {
-    return Malformed(StrCat("framing version ", version, " is unknown"));
+    return MalformedFrame(StrCat("framing version ", version, " is unknown"));
   }
-  RETURN_IF_ERROR(Unsealed(bytes).status());
+  RETURN_IF_ERROR(OpenBody(bytes).status());
   const std::uint16_t number = reader.U16();
   const std::optional<FrameType> type = TypeFromWire(number);
-  if (!type) return Malformed(StrCat("type ", number, " is unknown"));
+  if (!type) return MalformedFrame(StrCat("type ", number, " is unknown"));
   FrameLead lead;
   lead.type = *type;
   lead.request = reader.U64();
   lead.payload_bytes = reader.U64();
   lead.body_bytes = reader.U32();
   if (lead.body_bytes > kMaxFrameBodyBytes) {
-    return Malformed(StrCat("a body of ", lead.body_bytes, " bytes; at most ",
-                            kMaxFrameBodyBytes, " are allowed"));
+    return MalformedFrame(StrCat("a body of ", lead.body_bytes,
+                                 " bytes; at most ", kMaxFrameBodyBytes,
+                                 " are allowed"));
   }
   const std::uint64_t most =
       lead.type == FrameType::kBlock ? kLargestBlockBytes : 0;
   if (lead.payload_bytes > most) {
-    return Malformed(StrCat("a payload of ", lead.payload_bytes,
-                            " bytes; at most ", most, " are allowed"));
+    return MalformedFrame(StrCat("a payload of ", lead.payload_bytes,
+                                 " bytes; at most ", most, " are allowed"));
   }
   return lead;
 }
@@ -134,11 +95,11 @@ std::string EncodeHello(const HelloBody& body) {
   writer.U64(static_cast<std::uint64_t>(body.epoch));
   writer.U32(static_cast<std::uint32_t>(body.token.size()));
   writer.Bytes(body.token);
-  return Sealed(std::move(out));
+  return SealBody(std::move(out));
 }
 
 absl::StatusOr<HelloBody> DecodeHello(std::string_view bytes) {
-  ASSIGN_OR_RETURN(const std::string_view content, Unsealed(bytes));
+  ASSIGN_OR_RETURN(const std::string_view content, OpenBody(bytes));
   WireReader reader(content);
   HelloBody body;
   body.handshake.oldest_protocol = reader.U32();
@@ -149,12 +110,12 @@ absl::StatusOr<HelloBody> DecodeHello(std::string_view bytes) {
   body.epoch = NodeEpoch{reader.U64()};
   const std::uint32_t token_bytes = reader.U32();
   if (token_bytes > kMaxTokenBytes) {
-    return Malformed(StrCat("a token of ", token_bytes, " bytes"));
+    return MalformedFrame(StrCat("a token of ", token_bytes, " bytes"));
   }
   body.token = reader.Bytes(token_bytes);
   // What a newer version put after it is passed over: the two must be able to
   // tell each other that they have no version in common.
-  if (!reader.ok()) return Malformed("a hello cut short");
+  if (!reader.ok()) return MalformedFrame("a hello cut short");
   return body;
 }
 
@@ -165,21 +126,21 @@ std::string EncodeRefused(const RefusedBody& body) {
   writer.U32(static_cast<std::uint32_t>(body.reason.code()));
   writer.U32(static_cast<std::uint32_t>(reason.size()));
   writer.Bytes(reason);
-  return Sealed(std::move(out));
+  return SealBody(std::move(out));
 }
 
 absl::StatusOr<RefusedBody> DecodeRefused(std::string_view bytes) {
-  ASSIGN_OR_RETURN(const std::string_view content, Unsealed(bytes));
+  ASSIGN_OR_RETURN(const std::string_view content, OpenBody(bytes));
   WireReader reader(content);
   const std::uint32_t code = reader.U32();
   const std::string_view reason = reader.Bytes(reader.U32());
   if (!reader.AtEnd() || reason.size() > kMaxReasonBytes) {
-    return Malformed("a refusal of a wrong size");
+    return MalformedFrame("a refusal of a wrong size");
   }
   constexpr auto kLastCode =
       static_cast<std::uint32_t>(absl::StatusCode::kUnauthenticated);
   if (code == 0 || code > kLastCode) {
-    return Malformed(StrCat("a refusal with status code ", code));
+    return MalformedFrame(StrCat("a refusal with status code ", code));
   }
   return RefusedBody{
       absl::Status(static_cast<absl::StatusCode>(code), Printable(reason))};
@@ -188,11 +149,7 @@ absl::StatusOr<RefusedBody> DecodeRefused(std::string_view bytes) {
 std::string EncodeRead(const ReadBody& body) {
   std::string out;
   WireWriter writer(&out);
-  writer.U32(body.header.protocol);
-  writer.U32(static_cast<std::uint32_t>(body.header.traffic));
-  writer.U64(MicrosFor(body.header.remaining));
-  writer.Id(body.header.trace);
-  writer.Id(body.header.session);
+  AppendHeader(body.header, &writer);
   writer.Id(body.name_space);
   writer.U64(static_cast<std::uint64_t>(body.clear_epoch));
   writer.U32(body.leading_run ? 1 : 0);
@@ -201,38 +158,27 @@ std::string EncodeRead(const ReadBody& body) {
     writer.Id(key.key);
     writer.U64(key.room);
   }
-  return Sealed(std::move(out));
+  return SealBody(std::move(out));
 }
 
 absl::StatusOr<ReadBody> DecodeRead(std::string_view bytes) {
-  ASSIGN_OR_RETURN(const std::string_view content, Unsealed(bytes));
+  ASSIGN_OR_RETURN(const std::string_view content, OpenBody(bytes));
   WireReader reader(content);
   ReadBody body;
-  body.header.protocol = reader.U32();
-  const std::uint32_t traffic_number = reader.U32();
-  const auto traffic = TrafficClassFromWire(traffic_number);
-  if (!traffic) {
-    return Malformed(StrCat("traffic class ", traffic_number));
-  }
-  body.header.traffic = *traffic;
-  const auto remaining = DurationFrom(reader.U64());
-  if (!remaining) return Malformed("a deadline beyond the longest");
-  body.header.remaining = *remaining;
-  body.header.trace = reader.TakeId<TraceId>();
-  body.header.session = reader.TakeId<SessionId>();
+  ASSIGN_OR_RETURN(body.header, TakeHeader(&reader));
   body.name_space = reader.TakeId<NamespaceId>();
   body.clear_epoch = ClearEpoch{reader.U64()};
   const std::uint32_t flags = reader.U32();
-  if (flags > 1) return Malformed(StrCat("flags ", flags, " of a read"));
+  if (flags > 1) return MalformedFrame(StrCat("flags ", flags, " of a read"));
   body.leading_run = flags == 1;
   const std::uint32_t count = reader.U32();
   if (count == 0 || count > kMaxBatchKeys) {
-    return Malformed(StrCat("a read of ", count, " keys; 1 to ", kMaxBatchKeys,
-                            " are allowed"));
+    return MalformedFrame(StrCat("a read of ", count, " keys; 1 to ",
+                                 kMaxBatchKeys, " are allowed"));
   }
   constexpr std::size_t kKeyBytes = BlockKey::kBytes + 8;
   if (reader.left() != count * kKeyBytes) {
-    return Malformed("a read of a wrong size");
+    return MalformedFrame("a read of a wrong size");
   }
   body.keys.reserve(count);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -251,37 +197,37 @@ std::string EncodeBlock(const BlockBody& body) {
   writer.U32(static_cast<std::uint32_t>(body.outcome));
   writer.U64(MicrosFor(body.retry_after));
   if (body.outcome == Outcome::kHit) AppendSlotHeader(body.header, &out);
-  return Sealed(std::move(out));
+  return SealBody(std::move(out));
 }
 
 absl::StatusOr<BlockBody> DecodeBlock(std::string_view bytes) {
-  ASSIGN_OR_RETURN(const std::string_view content, Unsealed(bytes));
+  ASSIGN_OR_RETURN(const std::string_view content, OpenBody(bytes));
   WireReader reader(content);
   BlockBody body;
   body.index = reader.U32();
   const std::uint32_t number = reader.U32();
-  const auto retry_after = DurationFrom(reader.U64());
-  if (!reader.ok()) return Malformed("a block's body cut short");
+  const auto retry_after = DurationFromMicros(reader.U64());
+  if (!reader.ok()) return MalformedFrame("a block's body cut short");
   if (body.index >= kMaxBatchKeys) {
-    return Malformed(StrCat("index ", body.index, " of a block"));
+    return MalformedFrame(StrCat("index ", body.index, " of a block"));
   }
   const std::optional<Outcome> outcome =
       number <= kLastOutcome
           ? OutcomeFromWire(static_cast<std::uint8_t>(number))
           : std::nullopt;
   if (!outcome || !IsReadOutcome(*outcome)) {
-    return Malformed(StrCat("outcome ", number, " of a read"));
+    return MalformedFrame(StrCat("outcome ", number, " of a read"));
   }
   body.outcome = *outcome;
-  if (!retry_after) return Malformed("a retry-after beyond the longest");
+  if (!retry_after) return MalformedFrame("a retry-after beyond the longest");
   body.retry_after = *retry_after;
   std::string_view rest = reader.Bytes(reader.left());
   if (body.outcome == Outcome::kHit) {
     std::optional<SlotHeader> header = TakeSlotHeader(&rest);
-    if (!header) return Malformed("a block's header is broken");
+    if (!header) return MalformedFrame("a block's header is broken");
     body.header = *std::move(header);
   }
-  if (!rest.empty()) return Malformed("bytes after a block's body");
+  if (!rest.empty()) return MalformedFrame("bytes after a block's body");
   return body;
 }
 
@@ -291,17 +237,17 @@ std::string EncodeFoundCorrupt(const FoundCorruptBody& body) {
   writer.Id(body.block.name_space);
   writer.Id(body.block.key);
   writer.U64(static_cast<std::uint64_t>(body.generation));
-  return Sealed(std::move(out));
+  return SealBody(std::move(out));
 }
 
 absl::StatusOr<FoundCorruptBody> DecodeFoundCorrupt(std::string_view bytes) {
-  ASSIGN_OR_RETURN(const std::string_view content, Unsealed(bytes));
+  ASSIGN_OR_RETURN(const std::string_view content, OpenBody(bytes));
   WireReader reader(content);
   FoundCorruptBody body;
   body.block.name_space = reader.TakeId<NamespaceId>();
   body.block.key = reader.TakeId<BlockKey>();
   body.generation = Generation{reader.U64()};
-  if (!reader.AtEnd()) return Malformed("a report of a wrong size");
+  if (!reader.AtEnd()) return MalformedFrame("a report of a wrong size");
   return body;
 }
 

@@ -48,6 +48,15 @@ enum class FrameType : std::uint16_t {
   // Client: a copy that it was sent failed its checksum. The node checks for
   // itself before it isolates (rule P12); there is no answer.
   kFoundCorrupt = 7,
+  // Calls of a local session, over its socket: session_frame.h.
+  kCallOpenRead = 20,   // Client.
+  kCallOpened = 21,     // Node: the answer to it.
+  kCallRelease = 22,    // Client; not answered.
+  kCallReserve = 23,    // Client.
+  kCallReserved = 24,   // Node.
+  kCallCommit = 25,     // Client.
+  kCallCommitted = 26,  // Node.
+  kCallFailed = 27,     // Node: why a call as a whole was not served.
 };
 
 inline constexpr std::size_t kFrameLeadBytes = 32;
@@ -59,6 +68,8 @@ struct FrameLead {
 };
 
 std::string EncodeLead(const FrameLead& lead);
+// Whether what comes is a frame at all, where other messages go the same way.
+bool BeginsFrame(std::string_view bytes);
 // `bytes` is exactly kFrameLeadBytes. Refuses a wrong magic, version, checksum,
 // an unknown type, a body or payload over its bound.
 absl::StatusOr<FrameLead> DecodeLead(std::string_view bytes);

@@ -193,6 +193,15 @@ absl::Status ServedConnection::OnFrame(const FrameLead& lead) {
     case FrameType::kBlock:
     case FrameType::kReadEnd:
       return Broken("a frame that only a server sends");
+    case FrameType::kCallOpenRead:
+    case FrameType::kCallOpened:
+    case FrameType::kCallRelease:
+    case FrameType::kCallReserve:
+    case FrameType::kCallReserved:
+    case FrameType::kCallCommit:
+    case FrameType::kCallCommitted:
+    case FrameType::kCallFailed:
+      return Broken("a call of a local session");
   }
   return Broken("a frame of no known type");
 }

@@ -124,6 +124,14 @@ TEST(ContractNumbers, ClassesRolesAndFrameTypesKeepTheirs) {
   EXPECT_EQ(static_cast<int>(FrameType::kReadEnd), 5);
   EXPECT_EQ(static_cast<int>(FrameType::kCancel), 6);
   EXPECT_EQ(static_cast<int>(FrameType::kFoundCorrupt), 7);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallOpenRead), 20);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallOpened), 21);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallRelease), 22);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallReserve), 23);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallReserved), 24);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallCommit), 25);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallCommitted), 26);
+  EXPECT_EQ(static_cast<int>(FrameType::kCallFailed), 27);
 }
 
 TEST(ContractNumbers, BlockColumnsHaveTheDocumentedBytes) {

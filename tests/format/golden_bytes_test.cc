@@ -12,6 +12,7 @@
 #include "proto/base/contract.h"
 #include "proto/base/frame.h"
 #include "proto/base/id.h"
+#include "proto/base/session_frame.h"
 #include "proto/base/slot_header.h"
 #include "proto/base/token.h"
 #include "tests/format/golden_file.h"
@@ -229,6 +230,40 @@ TEST_F(GoldenFrame, FoundCorruptIsTheDocumentedOne) {
 
   EXPECT_EQ(ToHex(EncodeFoundCorrupt(body)), golden_.Hex("found corrupt"));
   EXPECT_THAT(DecodeFoundCorrupt(golden_.Bytes("found corrupt")), IsOk());
+}
+
+class GoldenSessionFrame : public ::testing::Test {
+ protected:
+  const GoldenFile golden_{"session_frame.hex"};
+};
+
+TEST_F(GoldenSessionFrame, APacketIsTheDocumentedOne) {
+  EXPECT_EQ(ToHex(EncodeCallPacket(
+                FrameType::kCallRelease, 9,
+                EncodeCallRelease({.session = CountingId<SessionId>(0x70),
+                                   .leases = {5, 6}}))),
+            golden_.Hex("packet of a release"));
+}
+
+TEST_F(GoldenSessionFrame, BodiesOfReadsAreTheDocumentedOnes) {
+  EXPECT_EQ(ToHex(EncodeCallOpenRead(SampleCallOpenRead())),
+            golden_.Hex("open read"));
+  EXPECT_EQ(ToHex(EncodeCallOpened(SampleCallOpened())), golden_.Hex("opened"));
+  EXPECT_THAT(DecodeCallOpenRead(golden_.Bytes("open read")), IsOk());
+  EXPECT_THAT(DecodeCallOpened(golden_.Bytes("opened")), IsOk());
+}
+
+TEST_F(GoldenSessionFrame, BodiesOfWritesAreTheDocumentedOnes) {
+  const CallCommittedBody committed{
+      .retry_after = absl::Milliseconds(20),
+      .outcomes = {Outcome::kStored, Outcome::kCongested}};
+
+  EXPECT_EQ(ToHex(EncodeCallReserve(SampleCallReserve())),
+            golden_.Hex("reserve"));
+  EXPECT_EQ(ToHex(EncodeCallReserved(SampleCallReserved())),
+            golden_.Hex("reserved"));
+  EXPECT_EQ(ToHex(EncodeCallCommit(SampleCallCommit())), golden_.Hex("commit"));
+  EXPECT_EQ(ToHex(EncodeCallCommitted(committed)), golden_.Hex("committed"));
 }
 
 }  // namespace

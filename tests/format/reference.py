@@ -226,6 +226,78 @@ def frames():
     yield "found corrupt", sealed(NAMESPACE + KEY + u64(9))
 
 
+# --- Calls of a local session as frames.
+
+
+def call_header():
+    return u32(1) + u32(3) + u64(250_000) + counting(0x50, 16) + counting(0x70, 16)
+
+
+def extents(*places):
+    return u8(len(places)) + b"".join(u64(n) for place in places for n in place)
+
+
+TWO_EXTENTS = ((7, 4096, 65_536), (8, 0, 4_464))
+
+
+def session_frames():
+    release = sealed(counting(0x70, 16) + u32(2) + u64(5) + u64(6))
+    yield "packet of a release", lead(22, 9, len(release), 0) + release
+    yield "open read", sealed(
+        call_header()
+        + NAMESPACE
+        + u64(3)
+        + u32(3)
+        + u64(10_000_000)
+        + u32(2)
+        + KEY
+        + counting(0x21, 32)
+    )
+    yield "opened", sealed(
+        u64(0x1122334455667788)
+        + u64(10_000_000)
+        + u64(3)
+        + u64(20_000)
+        + u32(2)
+        + u8(1)
+        + u64(GENERATION)
+        + extents(*TWO_EXTENTS)
+        + u8(9)
+    )
+    yield "reserve", sealed(
+        call_header()
+        + NAMESPACE
+        + u64(3)
+        + u64(30_000_000)
+        + u32(1)
+        + u32(2)
+        + text(b"chat 12")
+        + u32(1)
+        + KEY
+        + PARENT
+        + ANCHOR
+        + u32(5)
+        + u32(80)
+        + u32(16)
+        + u16(2)
+        + u16(1)
+        + u64(LENGTH)
+    )
+    yield "reserved", sealed(
+        u64(0x123) + u64(30_000_000) + u64(3) + u64(0) + u32(2) + bytes((14, 15))
+    )
+    yield "commit", sealed(
+        call_header()
+        + u64(0x123)
+        + u32(1)
+        + u32(1)
+        + u32(4)
+        + extents(*TWO_EXTENTS)
+        + b"".join(map(u32, PIECES))
+    )
+    yield "committed", sealed(u64(20_000) + u32(2) + bytes((14, 9)))
+
+
 # --- Messages: one of columns, by protobuf's own encoding.
 
 
@@ -263,6 +335,7 @@ FILES = {
     "mapped_table.hex": mapped_table,
     "token.hex": tokens,
     "frame.hex": frames,
+    "session_frame.hex": session_frames,
     "messages.hex": messages,
 }
 

@@ -10,6 +10,8 @@
 
 #include "proto/base/contract.h"
 #include "proto/base/id.h"
+#include "proto/base/request.h"
+#include "proto/base/session_frame.h"
 #include "proto/base/slot_header.h"
 
 namespace firnkv {
@@ -70,6 +72,81 @@ inline SlotHeader SampleHeader() {
   header.commit_time_nanos = 1'700'000'000'123'456'789;
   header.pieces = {0x11223344, 0x55667788};
   return header;
+}
+
+// --- Calls of a local session as frames.
+inline RequestHeader SampleCallHeader() {
+  RequestHeader header;
+  header.remaining = absl::Milliseconds(250);
+  header.traffic = TrafficClass::kWarmUp;
+  header.trace = CountingId<TraceId>(0x50);
+  header.session = CountingId<SessionId>(0x70);
+  header.protocol = 1;
+  return header;
+}
+
+inline CallOpenReadBody SampleCallOpenRead() {
+  CallOpenReadBody body;
+  body.header = SampleCallHeader();
+  body.name_space = CountingId<NamespaceId>(0x10);
+  body.clear_epoch = ClearEpoch{3};
+  body.leading_run = true;
+  body.for_view = true;
+  body.lease = absl::Seconds(10);
+  body.keys = {CountingId<BlockKey>(0x20), CountingId<BlockKey>(0x21)};
+  return body;
+}
+
+// A hit of two extents, and one that found no lease.
+inline CallOpenedBody SampleCallOpened() {
+  CallOpenedBody body;
+  body.lease = 0x1122334455667788;
+  body.lease_time = absl::Seconds(10);
+  body.clear_epoch = ClearEpoch{3};
+  body.retry_after = absl::Milliseconds(20);
+  body.blocks.resize(2);
+  body.blocks[0].outcome = Outcome::kHit;
+  body.blocks[0].generation = Generation{0x0102030405060708};
+  body.blocks[0].extents = {{7, 4096, 65'536}, {8, 0, 4'464}};
+  body.blocks[1].outcome = Outcome::kCongested;
+  return body;
+}
+
+inline CallReserveBody SampleCallReserve() {
+  CallReserveBody body;
+  body.header = SampleCallHeader();
+  body.name_space = CountingId<NamespaceId>(0x10);
+  body.clear_epoch = ClearEpoch{3};
+  body.reservation = absl::Seconds(30);
+  body.wait_for = 1;
+  body.session_state = 2;
+  body.conversation = "chat 12";
+  body.blocks.resize(1);
+  body.blocks[0].key = CountingId<BlockKey>(0x20);
+  body.blocks[0].place = SampleHeader().place;
+  body.blocks[0].length = 70'000;
+  return body;
+}
+
+inline CallReservedBody SampleCallReserved() {
+  CallReservedBody body;
+  body.reservation = 0x123;
+  body.reservation_time = absl::Seconds(30);
+  body.clear_epoch = ClearEpoch{3};
+  body.outcomes = {Outcome::kStored, Outcome::kAlreadyThere};
+  return body;
+}
+
+inline CallCommitBody SampleCallCommit() {
+  CallCommitBody body;
+  body.header = SampleCallHeader();
+  body.reservation = 0x123;
+  body.wait_for = 1;
+  body.blocks.resize(1);
+  body.blocks[0].index = 4;
+  body.blocks[0].extents = {{7, 4096, 65'536}, {8, 0, 4'464}};
+  body.blocks[0].pieces = {0x11223344, 0x55667788};
+  return body;
 }
 
 }  // namespace firnkv
