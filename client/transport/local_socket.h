@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/transport/shared_memory.h"
@@ -59,6 +60,26 @@ class LocalSocket {
                             std::shared_ptr<SharedMemory> memory) = 0;
 
   virtual void Close() = 0;
+
+  // --- A caller that waits for an answer may receive it itself, which saves
+  // the waking of another thread.
+
+  enum class Taken : std::uint8_t {
+    kNotMine,  // on_message gets it, as ever.
+    kMine,
+    kLast,  // And there is nothing else to wait for.
+  };
+  // Receives on the calling thread, and shows each message without memory to
+  // `take`, under no lock, until it says kLast, StopReceiving is called or the
+  // socket ends. No other callback runs here. False at once: another thread is
+  // receiving, or this kind of socket lets nobody (the simulator's).
+  virtual bool ReceiveHere(
+      absl::FunctionRef<Taken(std::string_view message)> take) {
+    (void)take;
+    return false;
+  }
+  // Ends the ReceiveHere that runs; else the next one returns at once.
+  virtual void StopReceiving() {}
 
   virtual const PeerCredentials& credentials() const = 0;
 };

@@ -1,6 +1,8 @@
 #include "client/transport/unix_connection.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +20,11 @@ namespace {
 
 // Messages received before others have their turn.
 constexpr int kMessagesATurn = 16;
+
+// What the loop is woken for: always an end of the peer, as an edge.
+constexpr std::uint32_t kEdge = EPOLLET;
+constexpr std::uint32_t kReceiveEvents = EPOLLIN | EPOLLRDHUP | kEdge;
+constexpr std::uint32_t kSendEvents = EPOLLOUT;
 
 // The kernel passes at most SCM_MAX_FD descriptors with a message. There is
 // room for all of them, so that each can be closed by name.
@@ -76,10 +83,20 @@ absl::StatusOr<std::shared_ptr<UnixConnection>> UnixConnection::Make(
   std::shared_ptr<UnixConnection> connection(
       new UnixConnection(loop, std::move(socket), credentials));
   MutexLock lock(&connection->mutex_);
-  ASSIGN_OR_RETURN(
-      connection->watch_,
-      loop->Watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, connection));
+  ASSIGN_OR_RETURN(connection->watch_,
+                   loop->Watch(fd, kReceiveEvents, connection));
   return connection;
+}
+
+// Under the lock, since two changes in the wrong order would lose the later
+// one's events; it does not block. A change also asks anew: what is there
+// already is an event. Room to send is watched for only while it is wanted: the
+// kernel says it with every message that the peer takes.
+void UnixConnection::Watch() {
+  if (closed_) return;
+  loop_->Change(
+      watch_, socket_.get(),
+      (lent_ ? kEdge : kReceiveEvents) | (blocked_ ? kSendEvents : 0));
 }
 
 void UnixConnection::Start(LocalSocket::Callbacks callbacks) {
@@ -101,30 +118,126 @@ void UnixConnection::OnEvents(std::uint32_t events) {
   Receive();
 }
 
+bool UnixConnection::BeginReceiving(int* fd) {
+  if (!started_ || receiving_ || !BeginUse(fd)) return false;
+  receiving_ = true;
+  return true;
+}
+
+void UnixConnection::EndReceiving() {
+  {
+    MutexLock lock(&mutex_);
+    receiving_ = false;
+    // An edge that came meanwhile found a thread that received.
+    if (std::exchange(lent_, false)) Watch();
+  }
+  EndUse();
+}
+
 void UnixConnection::Receive() {
-  for (int i = 0;; ++i) {
-    int fd = -1;
-    {
-      MutexLock lock(&mutex_);
-      if (!started_ || !BeginUse(&fd)) return;
-    }
+  int fd = -1;
+  {
+    MutexLock lock(&mutex_);
+    if (!BeginReceiving(&fd)) return;
+  }
+  const auto take = [](std::string_view) {
+    return LocalSocket::Taken::kNotMine;
+  };
+  bool more = true;
+  bool last = false;
+  for (int i = 0; more; ++i) {
     if (i == kMessagesATurn) {
-      EndUse();
       loop_->Post([self = shared_from_this()] { self->Receive(); });
-      return;
+      break;
     }
     Received received = ReceiveOne(fd);
-    EndUse();
-    switch (received.kind) {
-      case Received::Kind::kNothingNow:
-        return;
-      case Received::Kind::kEnd:
-        CloseWith(std::move(received.why));
-        return;
-      case Received::Kind::kMessage:
-        if (!Deliver(std::move(received.message))) return;
-    }
+    if (received.kind == Received::Kind::kNothingNow) break;
+    more = TakeOne(std::move(received), take, &last);
   }
+  EndReceiving();
+}
+
+bool UnixConnection::ReceiveHere(
+    absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take) {
+  int fd = -1;
+  bool has_waker = false;
+  {
+    MutexLock lock(&mutex_);
+    if (loop_->InLoop() || !BeginReceiving(&fd)) return false;
+    lent_ = true;
+    Watch();
+    has_waker = waker_.valid();
+  }
+  Descriptor waker;
+  if (!has_waker) waker = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  bool more = has_waker || waker.valid();
+  if (waker.valid()) {
+    MutexLock lock(&mutex_);
+    waker_ = std::move(waker);
+  }
+  const bool receives = more;
+  for (bool last = false; more && !last;) {
+    Received received = ReceiveOne(fd);
+    more = received.kind == Received::Kind::kNothingNow
+               ? AwaitMessage(fd)
+               : TakeOne(std::move(received), take, &last);
+  }
+  EndReceiving();
+  return receives;
+}
+
+bool UnixConnection::TakeOne(
+    Received received,
+    absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take,
+    bool* last) {
+  if (received.kind == Received::Kind::kEnd) {
+    CloseWith(std::move(received.why));
+    return false;
+  }
+  LocalSocket::Taken taken = LocalSocket::Taken::kNotMine;
+  if (received.message.memory == nullptr) {
+    taken = take(received.message.bytes);
+  }
+  *last = taken == LocalSocket::Taken::kLast;
+  if (taken != LocalSocket::Taken::kNotMine) return true;
+  if (loop_->InLoop()) return Deliver(std::move(received.message));
+  // Before the loop receives again: it runs what was posted first.
+  loop_->Post([self = shared_from_this(),
+               message = std::move(received.message)]() mutable {
+    self->Deliver(std::move(message));
+  });
+  return true;
+}
+
+bool UnixConnection::AwaitMessage(int fd) {
+  std::array<pollfd, 2> events = {};
+  {
+    MutexLock lock(&mutex_);
+    if (closed_ || std::exchange(stop_receiving_, false)) return false;
+    events = {pollfd{.fd = fd, .events = POLLIN, .revents = 0},
+              pollfd{.fd = waker_.get(), .events = POLLIN, .revents = 0}};
+  }
+  // No deadline: whoever lends itself is told to stop.
+  poll(events.data(), events.size(), -1);
+  if (events[1].revents != 0) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t size =
+        read(events[1].fd, &count, sizeof(count));
+  }
+  return true;
+}
+
+void UnixConnection::StopReceiving() {
+  MutexLock lock(&mutex_);
+  stop_receiving_ = true;
+  // Under the lock, which also keeps the descriptor; it does not block.
+  Wake();
+}
+
+void UnixConnection::Wake() {
+  if (!waker_.valid()) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t size = write(waker_.get(), &one, sizeof(one));
 }
 
 UnixConnection::Received UnixConnection::ReceiveOne(int fd) {
@@ -229,7 +342,7 @@ absl::Status UnixConnection::Send(std::string message,
 }
 
 // As in TcpConnection::Pump: an edge that comes while somebody sends is
-// remembered, one that comes while nothing is queued is of no interest.
+// remembered.
 void UnixConnection::SendQueued() {
   for (;;) {
     int fd = -1;
@@ -252,6 +365,10 @@ void UnixConnection::SendQueued() {
       MutexLock lock(&mutex_);
       sending_ = false;
       again = send_again_;
+      if (blocked_ != blocked) {
+        blocked_ = blocked;
+        Watch();
+      }
       if (error == 0) {
         sent = std::move(queue_.front());
         queue_.pop_front();
@@ -280,6 +397,7 @@ void UnixConnection::CloseWith(absl::Status why) {
     closed_ = true;
     closed_why_ = std::move(why);
     remains = TakeRemains();
+    Wake();
   }
   loop_->Post([self = shared_from_this()] { self->TellClosed(); });
 }

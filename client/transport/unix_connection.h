@@ -1,9 +1,10 @@
 // One SOCK_SEQPACKET connection of the local session: the state machine under
 // UnixSockets' LocalSockets.
 //
-// Threading. Messages are received, and every callback runs, on the loop's
-// thread; so they never overlap. Send and Close come from any thread. No lock
-// is held over a system call or a callback: see `users_`.
+// Threading. Messages are received on the loop's thread, or on one that lends
+// itself meanwhile (ReceiveHere), by one at a time; every callback runs on the
+// loop's, so they never overlap. Send and Close come from any thread. No lock
+// is held over a callback, nor over a system call (see `users_`) but Watch's.
 //
 // Ownership. Shared by the LocalSocket and the loop (event_loop.h), since a
 // callback may destroy the LocalSocket.
@@ -16,8 +17,10 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/transport/callback_gate.h"
@@ -50,6 +53,10 @@ class UnixConnection final
   absl::Status Send(std::string message, std::shared_ptr<SharedMemory> memory)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Close();
+  bool ReceiveHere(
+      absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void StopReceiving() ABSL_LOCKS_EXCLUDED(mutex_);
   const PeerCredentials& credentials() const { return credentials_; }
 
   // Closes; no callback runs after return, but the one this is called from.
@@ -82,6 +89,20 @@ class UnixConnection final
 
   void Receive() ABSL_LOCKS_EXCLUDED(mutex_);
   Received ReceiveOne(int fd);
+  // The thread that says so receives; EndReceiving gives that up. False:
+  // another one does, or there is nothing to receive from.
+  bool BeginReceiving(int* fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndReceiving() ABSL_LOCKS_EXCLUDED(mutex_);
+  // One message that has come, or the end. False: nothing comes any more.
+  bool TakeOne(
+      Received received,
+      absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take,
+      bool* last) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Until there is something to receive. False: StopReceiving was called.
+  bool AwaitMessage(int fd) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the loop is woken for from now on.
+  void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Deliver(Message message) ABSL_LOCKS_EXCLUDED(mutex_);
   void SendQueued() ABSL_LOCKS_EXCLUDED(mutex_);
   void CloseWith(absl::Status why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -94,7 +115,7 @@ class UnixConnection final
 
   EventLoop* const loop_;
   const PeerCredentials credentials_;
-  // Touched on the loop's thread only.
+  // Touched by the thread that receives only.
   std::vector<char> buffer_;
 
   Mutex mutex_;
@@ -112,8 +133,18 @@ class UnixConnection final
   Descriptor socket_ ABSL_GUARDED_BY(mutex_);
   WatchId watch_ ABSL_GUARDED_BY(mutex_) = WatchId::kNone;
 
+  // Some thread receives; it is not the loop's.
+  bool receiving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lent_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of StopReceiving; the eventfd, made by the first ReceiveHere, wakes a
+  // thread that waits there.
+  bool stop_receiving_ ABSL_GUARDED_BY(mutex_) = false;
+  Descriptor waker_ ABSL_GUARDED_BY(mutex_);
+
   // One thread at a time sends, so that messages stay in order.
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;
+  // The kernel took no more; the loop waits for room.
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;
   bool send_again_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Message> queue_ ABSL_GUARDED_BY(mutex_);
   std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -79,6 +79,11 @@ class UnixLocalSocket : public LocalSocket {
     return connection_->Send(std::move(message), std::move(memory));
   }
   void Close() override { connection_->Close(); }
+  bool ReceiveHere(
+      absl::FunctionRef<Taken(std::string_view message)> take) override {
+    return connection_->ReceiveHere(take);
+  }
+  void StopReceiving() override { connection_->StopReceiving(); }
   const PeerCredentials& credentials() const override {
     return connection_->credentials();
   }
