@@ -160,6 +160,7 @@ Announcements::Named Announcements::NamedBy(const AnnouncedBatch& batch) const {
 void Announcements::DropUnnamed(const AnnouncedBatch& batch, const Run& run,
                                 const std::vector<BlockId>& there,
                                 const Named& named, EntryBatch* entries) {
+  if (there.empty()) return;
   using Copy = std::tuple<BlockId, std::uint8_t, Generation>;
   absl::flat_hash_set<Copy> taken;
   for (std::size_t i = 0; i < batch.copies.size(); ++i) {

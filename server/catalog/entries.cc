@@ -152,6 +152,7 @@ absl::Status Entries::Commit(EntryBatch batch, std::vector<Store::Write> with) {
     ASSIGN_OR_RETURN(sequence, parts_.cluster->TakeSequences(new_entries));
   }
   std::vector<Store::Write> writes = std::move(with);
+  const std::size_t others = writes.size();
   for (EntryBatch::Slot& slot : batch.slots()) {
     if (!slot.changed) continue;
     if (slot.is_new && slot.entry.has_value()) {
@@ -162,6 +163,12 @@ absl::Status Entries::Commit(EntryBatch batch, std::vector<Store::Write> with) {
     if (lives) writes.back().value = Encode(*slot.entry);
   }
   if (writes.empty()) return absl::OkStatus();
+  // Each key once, so their order is ours: the store finds the place of the
+  // next one near that of the last.
+  std::sort(writes.begin() + static_cast<std::ptrdiff_t>(others), writes.end(),
+            [](const Store::Write& a, const Store::Write& b) {
+              return a.key < b.key;
+            });
   RETURN_IF_ERROR(parts_.store->Apply(writes, Store::Durability::kLogged));
   for (const EntryBatch::Slot& slot : batch.slots()) {
     if (!slot.changed) continue;
