@@ -103,7 +103,7 @@ class EvictionPolicy {
                                       std::vector<BlockNumber>* victims) = 0;
 
   // Of the next victim of `group`, were nothing skipped; kNone if it has none.
-  virtual Warmth ColdestOf(EvictionGroup group) const = 0;
+  virtual Warmth ColdestOf(EvictionGroup group) = 0;
   // kNone unless the block is present.
   virtual Warmth WarmthOf(BlockNumber block) const = 0;
 

@@ -103,7 +103,7 @@ std::uint64_t LeafFirstLru::TakeVictimsOf(
   return taken;
 }
 
-Warmth LeafFirstLru::ColdestOf(EvictionGroup group) const {
+Warmth LeafFirstLru::ColdestOf(EvictionGroup group) {
   const std::uint32_t index = ColdestLeaf(absl::MakeConstSpan(&group, 1));
   return index == kNoIndex ? Warmth::kNone : Warmth{nodes_[index].stamp};
 }
@@ -118,12 +118,18 @@ bool LeafFirstLru::HasChildren(BlockNumber block) const {
 }
 
 std::uint32_t LeafFirstLru::ColdestLeaf(
-    absl::Span<const EvictionGroup> groups) const {
+    absl::Span<const EvictionGroup> groups) {
   std::uint32_t coldest = kNoIndex;
   for (const EvictionGroup group : groups) {
     const auto number = static_cast<std::uint32_t>(group);
     if (number >= heaps_.size() || heaps_[number].empty()) continue;
-    const std::uint32_t front = heaps_[number].front();
+    Heap& heap = heaps_[number];
+    // Ends: each round takes one leaf's put-off touch away.
+    while (heap.front().stamp < nodes_[heap.front().index].stamp) {
+      heap.front().stamp = nodes_[heap.front().index].stamp;
+      Sift(&heap, 0);
+    }
+    const std::uint32_t front = heap.front().index;
     if (coldest == kNoIndex || nodes_[front].stamp < nodes_[coldest].stamp) {
       coldest = front;
     }
@@ -134,7 +140,12 @@ std::uint32_t LeafFirstLru::ColdestLeaf(
 void LeafFirstLru::Restamp(std::uint32_t index, std::uint64_t stamp) {
   Node& node = nodes_[index];
   node.stamp = stamp;
-  if (node.heap_place != kNoIndex) Sift(&heaps_[node.group], node.heap_place);
+  if (node.heap_place == kNoIndex) return;
+  Heap& heap = heaps_[node.group];
+  // A touch is put off; what gets colder has to come forward now.
+  if (heap[node.heap_place].stamp <= stamp) return;
+  heap[node.heap_place].stamp = stamp;
+  Sift(&heap, node.heap_place);
 }
 
 void LeafFirstLru::Link(std::uint32_t child, std::uint32_t parent) {
@@ -170,7 +181,7 @@ void LeafFirstLru::EnterHeap(std::uint32_t index) {
   CHECK(node.heap_place == kNoIndex && node.children == 0);
   if (node.group >= heaps_.size()) heaps_.resize(node.group + 1);
   Heap& heap = heaps_[node.group];
-  heap.push_back(index);
+  heap.push_back({.stamp = node.stamp, .index = index});
   node.heap_place = static_cast<std::uint32_t>(heap.size() - 1);
   Sift(&heap, node.heap_place);
 }
@@ -179,26 +190,25 @@ void LeafFirstLru::LeaveHeap(std::uint32_t index) {
   Node& node = nodes_[index];
   Heap& heap = heaps_[node.group];
   const std::uint32_t place = node.heap_place;
-  CHECK(place < heap.size() && heap[place] == index);
+  CHECK(place < heap.size() && heap[place].index == index);
   node.heap_place = kNoIndex;
-  const std::uint32_t last = heap.back();
+  const Leaf last = heap.back();
   heap.pop_back();
-  if (last == index) return;
+  if (last.index == index) return;
   Put(&heap, place, last);
   Sift(&heap, place);
 }
 
-void LeafFirstLru::Put(Heap* heap, std::uint32_t place, std::uint32_t index) {
-  (*heap)[place] = index;
-  nodes_[index].heap_place = place;
+void LeafFirstLru::Put(Heap* heap, std::uint32_t place, Leaf leaf) {
+  (*heap)[place] = leaf;
+  nodes_[leaf.index].heap_place = place;
 }
 
 void LeafFirstLru::Sift(Heap* heap, std::uint32_t place) {
-  const std::uint32_t index = (*heap)[place];
-  const std::uint64_t stamp = nodes_[index].stamp;
+  const Leaf leaf = (*heap)[place];
   while (place > 0) {
     const std::uint32_t above = (place - 1) / 2;
-    if (nodes_[(*heap)[above]].stamp <= stamp) break;
+    if ((*heap)[above].stamp <= leaf.stamp) break;
     Put(heap, place, (*heap)[above]);
     place = above;
   }
@@ -206,15 +216,14 @@ void LeafFirstLru::Sift(Heap* heap, std::uint32_t place) {
   for (;;) {
     std::uint32_t below = 2 * place + 1;
     if (below >= size) break;
-    if (below + 1 < size &&
-        nodes_[(*heap)[below + 1]].stamp < nodes_[(*heap)[below]].stamp) {
+    if (below + 1 < size && (*heap)[below + 1].stamp < (*heap)[below].stamp) {
       ++below;
     }
-    if (nodes_[(*heap)[below]].stamp >= stamp) break;
+    if ((*heap)[below].stamp >= leaf.stamp) break;
     Put(heap, place, (*heap)[below]);
     place = below;
   }
-  Put(heap, place, index);
+  Put(heap, place, leaf);
 }
 
 }  // namespace firnkv

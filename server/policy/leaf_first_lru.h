@@ -11,8 +11,14 @@
 // another chain goes through them (a child is outside the run); kWillReturn
 // counts as a touch.
 //
-// State: 32 bytes a number (below), 4 a leaf. Every event costs O(log leaves)
-// a block; TakeVictims O(log leaves) a victim or skipped block.
+// A touch only notes when it was: a leaf keeps its old place among the leaves
+// until it comes to the front, and is moved back then. So reads, which touch,
+// cost O(1) a block, and what they leave to be moved is moved at most once a
+// touch.
+//
+// State: 32 bytes a number (below), 12 a leaf. A touch costs O(1) a block,
+// every other event O(log leaves); TakeVictims O(log leaves) a victim, a
+// skipped block, or a touch that was put off.
 //
 // Threading and ownership: eviction.h.
 
@@ -40,7 +46,7 @@ class LeafFirstLru : public EvictionPolicy {
   std::uint64_t TakeVictimsOf(absl::Span<const EvictionGroup> groups,
                               std::uint64_t bytes, Skip skip,
                               std::vector<BlockNumber>* victims) override;
-  Warmth ColdestOf(EvictionGroup group) const override;
+  Warmth ColdestOf(EvictionGroup group) override;
   Warmth WarmthOf(BlockNumber block) const override;
   bool HasChildren(BlockNumber block) const override;
 
@@ -68,8 +74,18 @@ class LeafFirstLru : public EvictionPolicy {
     std::uint32_t bytes = 0;
   };
   static_assert(sizeof(Node) == 32);
-  // A binary heap of node indexes, the coldest at the front.
-  using Heap = std::vector<std::uint32_t>;
+  // A leaf where it stands: `stamp` is its own as of when it was put there, so
+  // never above its node's, which touches raise without moving it.
+#pragma pack(push, 4)
+  struct Leaf {
+    std::uint64_t stamp = 0;
+    std::uint32_t index = kNoIndex;
+  };
+#pragma pack(pop)
+  static_assert(sizeof(Leaf) == 12);
+  // A binary heap by these stamps. The front has the lowest; once that is its
+  // node's, too, no leaf is colder.
+  using Heap = std::vector<Leaf>;
 
   // Makes room in nodes_ for `block`.
   std::uint32_t Know(BlockNumber block);
@@ -80,11 +96,12 @@ class LeafFirstLru : public EvictionPolicy {
   void LeaveHeap(std::uint32_t index);
   // Moves what stands at `place` to where it belongs.
   void Sift(Heap* heap, std::uint32_t place);
-  void Put(Heap* heap, std::uint32_t place, std::uint32_t index);
+  void Put(Heap* heap, std::uint32_t place, Leaf leaf);
   // Out of the heap, out of its parent's children, not present.
   void Leave(std::uint32_t index);
-  // The coldest leaf of `groups`; kNoIndex if they have none.
-  std::uint32_t ColdestLeaf(absl::Span<const EvictionGroup> groups) const;
+  // The coldest leaf of `groups`; kNoIndex if they have none. Makes up for the
+  // touches of those that stand in front of it.
+  std::uint32_t ColdestLeaf(absl::Span<const EvictionGroup> groups);
 
   // Touches count up from the middle, hints of ended conversations down: older
   // than everything that was touched.

@@ -111,9 +111,7 @@ class ResidentBlocks {
   const SlotSpace& space() const { return space_; }
   // The slot is resident, and neither leased nor held.
   bool CanLeave(const Slot& slot) const;
-  Warmth ColdestOf(EvictionGroup group) const {
-    return policy_.ColdestOf(group);
-  }
+  Warmth ColdestOf(EvictionGroup group) { return policy_.ColdestOf(group); }
   // Evicts the coldest blocks of `groups`, none that is leased or held, and
   // returns their slots' bytes.
   std::uint64_t Evict(absl::Span<const EvictionGroup> groups,
