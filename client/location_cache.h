@@ -56,6 +56,12 @@ class LocationCache {
   void Learn(const BlockId& block, const Locations& locations,
              BootTime asked_at) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The same of many blocks of one namespace, in one step; `blocks` and
+  // `locations` go in pairs.
+  void LearnAll(NamespaceId name_space, absl::Span<const BlockKey> blocks,
+                absl::Span<const Locations> locations, BootTime asked_at)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   // It is not there any more, or is here by now.
   void Forget(const BlockId& block) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -69,6 +75,8 @@ class LocationCache {
   };
   using Entries = absl::flat_hash_map<BlockId, Entry>;
 
+  void Store(const BlockId& block, const Locations& locations,
+             BootTime asked_at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Erase(Entries::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::size_t most_;

@@ -156,9 +156,13 @@ void ExistsOperation::OnLocated(
     parts_.router->Learn(answer->nodes);
     parts_.epochs->Learn(request_.name_space.id, answer->clear_epoch);
   }
+  std::vector<BlockKey> known_keys;
+  std::vector<Locations> known_locations;
   {
     MutexLock lock(&mutex_);
     if (over_) return;
+    known_keys.reserve(indexes.size());
+    known_locations.reserve(indexes.size());
     for (std::size_t n = 0; n < indexes.size(); ++n) {
       Found& found = found_[indexes[n]];
       found.ended = true;
@@ -178,11 +182,12 @@ void ExistsOperation::OnLocated(
       if (elsewhere.empty()) continue;
       found.outcome = Outcome::kHit;
       found.length = elsewhere.front().length;
-      parts_.locations->Learn(
-          BlockId{request_.name_space.id, request_.blocks[indexes[n]].key},
-          elsewhere, asked_at);
+      known_keys.push_back(request_.blocks[indexes[n]].key);
+      known_locations.push_back(std::move(elsewhere));
     }
   }
+  parts_.locations->LearnAll(request_.name_space.id, known_keys,
+                             known_locations, asked_at);
   End(Outcome::kSkipped);
 }
 

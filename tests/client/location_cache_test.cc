@@ -56,6 +56,19 @@ TEST_F(LocationCacheTest, TheLifeCountsFromBeforeTheQuestion) {
   EXPECT_THAT(Find(1), IsEmpty());
 }
 
+TEST_F(LocationCacheTest, ManyAreLearntInOneStepInTheirOrder) {
+  Learn(1);
+  const std::vector<BlockKey> keys = {KeyOf(2), KeyOf(1), KeyOf(3), KeyOf(4)};
+  const std::vector<Locations> locations(4, {KnownLocation{}});
+
+  cache_.LearnAll(name_space_, keys, locations, clock_.Now());
+
+  // There is room for three: the second one was told longest ago.
+  EXPECT_EQ(cache_.size(), 3u);
+  EXPECT_THAT(Find(2), IsEmpty());
+  for (const int number : {1, 3, 4}) EXPECT_THAT(Find(number), SizeIs(1));
+}
+
 TEST_F(LocationCacheTest, AtTheBoundTheOneToldLongestAgoMakesRoom) {
   for (int i = 1; i <= 3; ++i) Learn(i);
   Learn(1);
