@@ -11,6 +11,9 @@
 namespace firnkv {
 namespace {
 
+// Keys that are looked up together at first; then four times as many.
+constexpr std::size_t kFirstStep = 32;
+
 KeyIndex::Entry ShortOf(const EntryRecord& record) {
   KeyIndex::Entry entry{.sequence = record.sequence,
                         .clear_epoch = record.clear_epoch,
@@ -54,15 +57,22 @@ absl::StatusOr<std::vector<std::optional<KeyIndex::Entry>>> Entries::Find(
   const bool whole = parts_.index->whole();
   std::vector<std::size_t> missing;
   std::vector<std::string> missing_keys;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const BlockId block{.name_space = name_space, .key = keys[i]};
-    found[i] = parts_.index->Find(block);
-    if (found[i].has_value()) continue;
-    if (!whole) {
-      missing.push_back(i);
-      missing_keys.push_back(EntryKey(block));
-    } else if (want == Want::kLeadingRun) {
-      break;
+  // A run that ends early is not looked for far beyond its end.
+  std::size_t step = kFirstStep;
+  bool run_over = false;
+  for (std::size_t at = 0; at < keys.size() && !run_over; step *= 4) {
+    const std::size_t size = std::min(step, keys.size() - at);
+    parts_.index->FindAll(name_space, keys.subspan(at, size),
+                          absl::MakeSpan(found).subspan(at, size));
+    for (const std::size_t end = at + size; at < end; ++at) {
+      if (found[at].has_value()) continue;
+      if (!whole) {
+        missing.push_back(at);
+        missing_keys.push_back(
+            EntryKey({.name_space = name_space, .key = keys[at]}));
+      } else if (want == Want::kLeadingRun) {
+        run_over = true;
+      }
     }
   }
   if (missing.empty()) return found;

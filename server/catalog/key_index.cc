@@ -152,14 +152,24 @@ class KeyIndex::Shard {
                             const InternTable<Run>& runs) const
       ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    const auto it = table_.find(probe);
-    if (it == table_.end()) return std::nullopt;
-    // The reader has no reference to the number: since it asked for it, the
-    // number may have gone to another tenant's namespace (rule C1).
-    if (name_spaces.Get(cells_.At(*it).name_space) != name_space) {
-      return std::nullopt;
+    return Look(probe, name_space, name_spaces, runs);
+  }
+
+  // found[i] for keys[i], for each i of `which`.
+  void FindSome(std::uint32_t number, const NamespaceId& name_space,
+                absl::Span<const BlockKey> keys,
+                absl::Span<const std::uint32_t> which,
+                const InternTable<NamespaceId>& name_spaces,
+                const InternTable<Run>& runs,
+                absl::Span<std::optional<Entry>> found) const
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    for (const std::uint32_t i : which) {
+      table_.prefetch(Probe{number, &keys[i]});
     }
-    return Unpack(cells_.At(*it), runs);
+    for (const std::uint32_t i : which) {
+      found[i] = Look(Probe{number, &keys[i]}, name_space, name_spaces, runs);
+    }
   }
 
   Released Put(const Packed& packed) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -241,6 +251,20 @@ class KeyIndex::Shard {
   }
 
  private:
+  std::optional<Entry> Look(const Probe& probe, const NamespaceId& name_space,
+                            const InternTable<NamespaceId>& name_spaces,
+                            const InternTable<Run>& runs) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto it = table_.find(probe);
+    if (it == table_.end()) return std::nullopt;
+    // The reader has no reference to the number: since it asked for it, the
+    // number may have gone to another tenant's namespace (rule C1).
+    if (name_spaces.Get(cells_.At(*it).name_space) != name_space) {
+      return std::nullopt;
+    }
+    return Unpack(cells_.At(*it), runs);
+  }
+
   // The caller has this shard's mutex, which is what lets it resolve numbers
   // that it read from a cell (intern_table.h).
   static Entry Unpack(const Cell& cell, const Arena<FurtherCopy>& further,
@@ -316,9 +340,13 @@ KeyIndex::KeyIndex(std::uint64_t max_entries) {
 
 KeyIndex::~KeyIndex() = default;
 
-KeyIndex::Shard& KeyIndex::ShardOf(const BlockKey& key) const {
+std::size_t KeyIndex::ShardNumberOf(const BlockKey& key) {
   // Keys are hashes, and a writer who chooses them unevenly only slows its own.
-  return *shards_[key.bytes[31] % kShards];
+  return key.bytes[31] % kShards;
+}
+
+KeyIndex::Shard& KeyIndex::ShardOf(const BlockKey& key) const {
+  return *shards_[ShardNumberOf(key)];
 }
 
 std::optional<KeyIndex::Entry> KeyIndex::Find(const BlockId& block) const {
@@ -326,6 +354,29 @@ std::optional<KeyIndex::Entry> KeyIndex::Find(const BlockId& block) const {
   if (name_space == name_spaces_.kNone) return std::nullopt;
   return ShardOf(block.key).Find(Probe{name_space, &block.key},
                                  block.name_space, name_spaces_, runs_);
+}
+
+void KeyIndex::FindAll(const NamespaceId& name_space,
+                       absl::Span<const BlockKey> keys,
+                       absl::Span<std::optional<Entry>> found) const {
+  const std::uint32_t number = name_spaces_.Find(name_space);
+  if (number == name_spaces_.kNone) return;
+  // Keys by shard: those of shard s stand at begins[s] to begins[s + 1].
+  std::array<std::uint32_t, kShards + 1> begins{};
+  for (const BlockKey& key : keys) ++begins[ShardNumberOf(key) + 1];
+  for (std::size_t s = 0; s < kShards; ++s) begins[s + 1] += begins[s];
+  std::vector<std::uint32_t> order(keys.size());
+  std::array<std::uint32_t, kShards + 1> next = begins;
+  for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    order[next[ShardNumberOf(keys[i])]++] = i;
+  }
+  for (std::size_t s = 0; s < kShards; ++s) {
+    if (begins[s] == begins[s + 1]) continue;
+    shards_[s]->FindSome(number, name_space, keys,
+                         absl::MakeConstSpan(order).subspan(
+                             begins[s], begins[s + 1] - begins[s]),
+                         name_spaces_, runs_, found);
+  }
 }
 
 void KeyIndex::Put(const BlockId& block, const EntryRecord& entry) {

@@ -32,6 +32,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "proto/base/id.h"
 #include "proto/base/mutex.h"
 #include "server/catalog/intern_table.h"
@@ -56,6 +57,10 @@ class KeyIndex {
   KeyIndex& operator=(const KeyIndex&) = delete;
 
   std::optional<Entry> Find(const BlockId& block) const;
+  // The same for many keys of one namespace, found[i] for keys[i]: a shard is
+  // locked once, and what its look-ups need comes from memory together.
+  void FindAll(const NamespaceId& name_space, absl::Span<const BlockKey> keys,
+               absl::Span<std::optional<Entry>> found) const;
 
   // Replaces what is there. `entry.locations` must not be empty.
   void Put(const BlockId& block, const EntryRecord& entry);
@@ -89,6 +94,7 @@ class KeyIndex {
   class Shard;
   static constexpr std::size_t kShards = 64;
 
+  static std::size_t ShardNumberOf(const BlockKey& key);
   Shard& ShardOf(const BlockKey& key) const;
   void Store(const BlockId& block, const EntryRecord& entry, bool replace);
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -86,6 +87,28 @@ TEST_F(KeyIndexTest, WhatWasPutIsFoundWithAllItsCopies) {
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->sequence, 5u);
   EXPECT_THAT(found->locations, testing::ElementsAreArray(entry.locations));
+}
+
+TEST_F(KeyIndexTest, ManyAreFoundTogetherAsEachIsAlone) {
+  std::vector<BlockKey> keys;
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    keys.push_back(Key(i));
+    if (i % 3 == 0) continue;
+    index_.Put({.name_space = Ns(1), .key = Key(i)}, Entry(i, {At(1, i)}));
+  }
+  std::vector<std::optional<KeyIndex::Entry>> found(keys.size());
+
+  index_.FindAll(Ns(1), keys, absl::MakeSpan(found));
+
+  for (std::uint64_t i = 0; i < keys.size(); ++i) {
+    ASSERT_EQ(found[i].has_value(), i % 3 != 0) << i;
+    if (!found[i].has_value()) continue;
+    EXPECT_EQ(found[i]->sequence, i);
+    EXPECT_THAT(found[i]->locations, testing::ElementsAre(At(1, i)));
+  }
+  std::vector<std::optional<KeyIndex::Entry>> of_another(keys.size());
+  index_.FindAll(Ns(2), keys, absl::MakeSpan(of_another));
+  for (const auto& one : of_another) EXPECT_FALSE(one.has_value());
 }
 
 TEST_F(KeyIndexTest, PutReplacesAndEraseForgets) {
