@@ -149,6 +149,18 @@ MappedRegion::~MappedRegion() {
   if (on_unmapped_) std::move(on_unmapped_)();
 }
 
+// The layout is slot_header.h's: after one page, a header for each page.
+void MappedRegion::PrefetchHeader(std::uint32_t page) const {
+  constexpr std::size_t kCacheLineBytes = 64;
+  const absl::Span<const std::byte> table = table_->bytes();
+  const std::size_t begin = kPageBytes + page * sizeof(MappedHeader);
+  const std::size_t end = begin + sizeof(MappedHeader);
+  for (std::size_t at = begin; at < end && at < table.size();
+       at += kCacheLineBytes) {
+    __builtin_prefetch(table.data() + at);
+  }
+}
+
 bool InBounds(const MappedBlock& block) {
   std::uint64_t sum = 0;
   for (const MappedBlock::Extent& extent : block.extents) {
@@ -159,6 +171,12 @@ bool InBounds(const MappedBlock& block) {
     sum += extent.length;
   }
   return !block.extents.empty() && sum == block.length;
+}
+
+void PrefetchHeader(const MappedBlock& block) {
+  if (block.extents.empty()) return;
+  const MappedBlock::Extent& first = block.extents.front();
+  if (first.region != nullptr) first.region->PrefetchHeader(PageOf(first));
 }
 
 std::optional<SlotHeader> FirstLook(const MappedBlock& block) {

@@ -51,6 +51,9 @@ class MappedRegion {
   // The slots' bytes, for another look at them (MemoryMapping::Alias).
   const MemoryMapping& payload() const { return *payload_; }
   const HeaderTableReader& headers() const { return headers_; }
+  // headers().Read(page) is soon to come: for a batch, so that its headers come
+  // from memory together. Any page will do.
+  void PrefetchHeader(std::uint32_t page) const;
 
  private:
   MappedRegion(RegionId id, std::unique_ptr<MemoryMapping> payload,
@@ -95,6 +98,9 @@ enum class MappedCopy : std::uint8_t {
 
 // Whether its extents lie in their regions and add up to it.
 bool InBounds(const MappedBlock& block);
+
+// FirstLook(block) is soon to come; its extents need not be in bounds yet.
+void PrefetchHeader(const MappedBlock& block);
 
 // The first look: what stands beside the block, which is in bounds. nullopt
 // where its slot has another content, or none.

@@ -217,13 +217,19 @@ void OpenViewsOperation::OnRegion(
 
 void OpenViewsOperation::PlaceBlocks() {
   for (std::size_t i = 0; i < keys_.size(); ++i) {
-    if (serials_[i].empty()) continue;
     MappedBlock& mapped = opened_->blocks()[i].mapped;
-    bool whole = true;
     for (std::size_t n = 0; n < serials_[i].size(); ++n) {
       mapped.extents[n].region = regions_.at(serials_[i][n]);
-      whole = whole && mapped.extents[n].region != nullptr;
     }
+    PrefetchHeader(mapped);
+  }
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    if (serials_[i].empty()) continue;
+    const MappedBlock& mapped = opened_->blocks()[i].mapped;
+    const bool whole = std::all_of(mapped.extents.begin(), mapped.extents.end(),
+                                   [](const MappedBlock::Extent& extent) {
+                                     return extent.region != nullptr;
+                                   });
     if (whole) {
       opened_->Place(i);
     } else {

@@ -8,6 +8,12 @@
 #include "proto/base/limits.h"
 
 namespace firnkv {
+namespace {
+
+// Keys of a batch whose index entries are fetched from memory beforehand.
+constexpr std::size_t kAhead = 8;
+
+}  // namespace
 
 ResidentBlocks::ResidentBlocks(const PoolOptions& options, const Clock* clock,
                                PoolEvents* events)
@@ -55,6 +61,9 @@ OpenAnswer ResidentBlocks::Open(const OpenRequest& request) {
   std::vector<LeaseTable::Wanted> wanted;
   std::vector<std::size_t> hits;
   for (std::size_t i = 0; i < request.keys.size(); ++i) {
+    if (i + kAhead < request.keys.size()) {
+      index_.Prefetch({request.name_space->id, request.keys[i + kAhead]});
+    }
     const Looked looked =
         Look(*request.name_space, answer.clear_epoch, request.keys[i]);
     answer.blocks[i].outcome = looked.outcome;
