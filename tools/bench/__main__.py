@@ -19,13 +19,14 @@ from bench import Bench
 from figures import result, text_table, to_json
 from program import BenchError, Skip
 from suite_catalog import CATALOG_ROWS
-from suite_core import LOCAL_ROWS
+from suite_core import LOCAL_ROWS, PLACEMENT_ROWS
 from suite_data import DATA_ROWS
 from suite_peers import PEER_ROWS, install
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
-ROWS = LOCAL_ROWS + CATALOG_ROWS + DATA_ROWS + PEER_ROWS
+ROWS = (LOCAL_ROWS + CATALOG_ROWS + PLACEMENT_ROWS + DATA_ROWS
+        + PEER_ROWS)
 SUITES = list(dict.fromkeys(row.suite for row in ROWS))
 
 PAIRS = 15

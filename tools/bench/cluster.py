@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import urllib.request
 
-from program import BenchError, Daemon, Program, prefix_of
+from program import BenchError, Daemon, Program
 
 # Users without a name: a process of a node's own user gets no mapping, so that
 # the workers have another one. As tools/quickstart has them.
@@ -183,7 +183,3 @@ class Cluster:
         for one in reversed(self.running):
             one.stop()
         self.running = []
-
-
-__all__ = ["Cluster", "Scratch", "DAEMON_UID", "WORKER_UID", "OTHER_UID",
-           "prefix_of"]

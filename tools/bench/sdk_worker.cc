@@ -55,6 +55,9 @@ absl::StatusOr<SdkWorker::BlockSet*> SdkWorker::SetOf(
 }
 
 absl::StatusOr<Counts> SdkWorker::Connect(const Command& command) {
+  if (command.Number("frames") == 1) {
+    return absl::UnimplementedError("this build has no calls as frames");
+  }
   ClientOptions options;
   options.socket_path = command.Text("socket");
   options.catalog_address = command.Text("catalog");

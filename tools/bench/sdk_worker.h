@@ -40,7 +40,7 @@ class SdkWorker {
   };
 
   // connect client=NAME socket=PATH uid=UID | catalog=ADDRESS token=TOKEN
-  // further: map=0, threads=2, streams=4
+  // further: map=0, threads=2, streams=4, frames=0 (calls by gRPC alone)
   absl::StatusOr<Counts> Connect(const Command& command);
   // close client=NAME
   absl::StatusOr<Counts> Close(const Command& command);

@@ -2,10 +2,13 @@
 call allow.
 """
 
-import cluster
+import json
+import os
+import subprocess
+
 from bench import MIB, Row, bare_call, gib_a_second, micros
-from program import Program
-from suite_peers import memcached
+from program import BenchError, Program, Skip
+from suite_peers import ROOT, memcached
 
 # Of what is read: beyond any cache.
 SET_BYTES = 256 * MIB
@@ -21,10 +24,11 @@ def open_read_sizes(keys):
     return 64 + 32 * keys, 40 + 22 * keys
 
 
-def reader(bench, bytes_of_a_block):
+def reader(bench, bytes_of_a_block, **options):
     """A worker at the node whose pool nobody writes to while it is read."""
     core = bench.cluster("core", nodes=2, dram="768MiB")
-    worker = bench.once("core.reader", core.worker)
+    who = f"core.reader {options}"
+    worker = bench.once(who, lambda: core.worker(**options))
     name = f"b{bytes_of_a_block}"
 
     def fill():
@@ -33,15 +37,38 @@ def reader(bench, bytes_of_a_block):
         worker.do("read", name=name, count=16, millis=1, check=1)
         return name
 
-    return worker, bench.once(f"core.{name}", fill)
+    return worker, bench.once(f"{who} {name}", fill)
+
+
+def views(bench, worker, name):
+    return lambda: micros(worker.do("views", name=name, count=128,
+                                    millis=bench.millis))
 
 
 def read_mapped(bench):
-    worker, name = reader(bench, SMALL)
+    """By gRPC, whatever the session could do."""
+    worker, name = reader(bench, SMALL, frames=0)
     call = bare_call(bench, "unix", *open_read_sizes(128))
-    return (lambda: micros(worker.do("views", name=name, count=128,
-                                     millis=bench.millis)),
-            lambda: micros(call()))
+    return views(bench, worker, name), lambda: micros(call())
+
+
+def read_mapped_frames(bench):
+    try:
+        worker, name = reader(bench, SMALL, frames=1)
+    except BenchError as error:
+        if "UNIMPLEMENTED" not in str(error):
+            raise
+        raise Skip("this build has no calls as frames") from None
+    server = bench.limit("socket_limit", "unix server")
+    asker = bench.limit("socket_limit", "unix asker")
+    address = "unix:" + bench.scratch.file("socket_limit.sock")
+    bench.once("socket_limit.unix", lambda: server.do(
+        "serve", address=address, bytes=MIB))
+    request, response = open_read_sizes(128)
+    return (views(bench, worker, name),
+            lambda: micros(asker.do("round_trip", address=address,
+                                    request=request, response=response,
+                                    millis=bench.millis)))
 
 
 def memory(bench):
@@ -124,6 +151,28 @@ def waste(bytes_of_a_block):
     return prepare
 
 
+def placement(name):
+    """The trace through the product's placement and eviction, over eight
+    simulated nodes."""
+    def prepare(bench):
+        program = os.path.join(bench.programs, "firnkv_placement")
+        if not os.path.exists(program):
+            raise Skip("this build has no firnkv_placement")
+        trace = os.path.join(os.path.dirname(ROOT), "shared", "traces",
+                             "conversation_trace.jsonl")
+        if not os.path.exists(trace):
+            raise Skip(f"there is no {trace}")
+
+        def take():
+            done = subprocess.run([program, trace], capture_output=True,
+                                  text=True, check=True)
+            figures = map(json.loads, done.stdout.splitlines())
+            return next(one["value"] for one in figures
+                        if one["name"] == name)
+        return take, None
+    return prepare
+
+
 def row(name, unit, better, target, limit, prepare, samples=1):
     return Row("core", name, unit, better, target, limit, prepare, samples)
 
@@ -132,6 +181,8 @@ CALL = "bare gRPC call, unix socket"
 
 LOCAL_ROWS = [
     row("read_mapped_128", "µs", "down", 1.5, CALL, read_mapped),
+    row("read_mapped_128_frames", "µs", "down", 3.0,
+        "bare round trip, unix socket", read_mapped_frames),
     row("read_copy_1m", "GiB/s", "up", 0.85, "copy and CRC32C, and a call",
         read_copy(ONE_MIB, 16)),
     row("read_copy_64k_128", "GiB/s", "up", 0.80,
@@ -147,4 +198,9 @@ LOCAL_ROWS = [
     row("dram_waste_mix", "%", "down", 10, None, waste(0)),
 ]
 
-__all__ = ["LOCAL_ROWS", "cluster"]
+PLACEMENT_ROWS = [
+    row("placement_loss", "points", "down", 1, None,
+        placement("placement_loss")),
+    row("placement_balance", "×", "down", 1.3, None,
+        placement("placement_balance")),
+]
