@@ -6,8 +6,9 @@
 
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "client/transport/named_thread.h"
+#include "client/transport/socket_address.h"
+#include "proto/base/status.h"
 #include "proto/base/text.h"
 
 namespace firnkv {
@@ -25,8 +26,18 @@ void Route(httplib::Server* http, AdminHttp::Pages pages) {
     const int yes = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
+  // One request a connection: one that is kept for the next request keeps a
+  // thread, and with two of them nobody else, no health check, is answered.
+  http->set_keep_alive_max_count(1);
   http->set_read_timeout(5);
   http->set_write_timeout(5);
+  http->Get("/", [](const httplib::Request&, httplib::Response& out) {
+    out.set_content(
+        "/metrics  for Prometheus\n"
+        "/healthz  200 while it serves\n"
+        "/configz  every option with its value\n",
+        "text/plain");
+  });
   http->Get("/metrics", [read = std::move(pages.metrics)](
                             const httplib::Request&, httplib::Response& out) {
     out.set_content(read(), "text/plain; version=0.0.4");
@@ -52,20 +63,13 @@ struct AdminHttp::Server {
 
 absl::StatusOr<std::unique_ptr<AdminHttp>> AdminHttp::Start(
     std::string_view address, Pages pages) {
-  const std::size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string_view::npos ||
-      !absl::SimpleAtoi(ToAbsl(address.substr(colon + 1)), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(
-        StrCat("'", address, "' is not host:port"));
-  }
-  const std::string host(address.substr(0, colon));
+  ASSIGN_OR_RETURN(const HostPort where, ParseHostPort(address));
+  int port = where.port;
   auto server = std::make_unique<Server>();
   Route(&server->http, std::move(pages));
   if (port == 0) {
-    port = server->http.bind_to_any_port(host.c_str());
-  } else if (!server->http.bind_to_port(host.c_str(), port)) {
+    port = server->http.bind_to_any_port(where.host.c_str());
+  } else if (!server->http.bind_to_port(where.host.c_str(), port)) {
     port = -1;
   }
   if (port < 0) {
@@ -81,6 +85,7 @@ absl::StatusOr<std::unique_ptr<AdminHttp>> AdminHttp::Start(
   // A stop before it listens would be lost; the thread is there within
   // microseconds, and httplib has nothing else to wait on.
   while (!server->http.is_running()) ::sched_yield();
+  const std::string_view host = address.substr(0, address.rfind(':'));
   return std::unique_ptr<AdminHttp>(
       new AdminHttp(std::move(server), StrCat(host, ":", port)));
 }

@@ -41,6 +41,31 @@ TEST_F(AdminHttpTest, HealthTellsTroubleByItsStatus) {
   EXPECT_EQ(Get("/healthz")->status, 503);
 }
 
+// Once, two clients that kept their connections left no thread for a third one.
+TEST_F(AdminHttpTest, ClientsThatKeepTheirConnectionsKeepNobodyOut) {
+  httplib::Client first("http://" + http_->address());
+  httplib::Client second("http://" + http_->address());
+  for (httplib::Client* one : {&first, &second}) {
+    one->set_keep_alive(true);
+    const httplib::Result result = one->Get("/metrics");
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->get_header_value("Connection"), "close");
+  }
+
+  const httplib::Result health = Get("/healthz");
+
+  ASSERT_TRUE(health);
+  EXPECT_EQ(health->status, 200);
+}
+
+TEST_F(AdminHttpTest, TheFirstPageNamesTheOthers) {
+  const httplib::Result result = Get("/");
+  ASSERT_TRUE(result);
+  for (const char* page : {"/metrics", "/healthz", "/configz"}) {
+    EXPECT_NE(result->body.find(page), std::string::npos) << page;
+  }
+}
+
 TEST_F(AdminHttpTest, WhatIsNotThereIsNotFound) {
   EXPECT_EQ(Get("/secrets")->status, 404);
 }
