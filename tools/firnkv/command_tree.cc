@@ -23,6 +23,34 @@ CLI::Validator Checked(Parse parse, const std::string& kind) {
       kind);
 }
 
+// How many letters differ at least, when they are written one above the other
+// from the begin, and from the end: enough for a slip of the hand.
+std::size_t Apart(std::string_view a, std::string_view b) {
+  const std::size_t shorter = std::min(a.size(), b.size());
+  std::size_t front = 0;
+  while (front < shorter && a[front] == b[front]) ++front;
+  std::size_t back = 0;
+  while (back < shorter - front &&
+         a[a.size() - 1 - back] == b[b.size() - 1 - back]) {
+    ++back;
+  }
+  return std::max(a.size(), b.size()) - front - back;
+}
+
+// The command below `parent` that may be meant; empty: none is near.
+std::string Nearest(std::string_view word, const CLI::App& parent) {
+  std::string best;
+  std::size_t best_apart = 4;
+  for (const CLI::App* one : parent.get_subcommands({})) {
+    const std::size_t apart = Apart(word, one->get_name());
+    if (apart < best_apart && apart < word.size()) {
+      best = one->get_name();
+      best_apart = apart;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 struct CommandTree::State {
@@ -182,8 +210,30 @@ Arguments CommandTree::Add(std::string_view path, const std::string& help,
       space == std::string_view::npos ? path : path.substr(space + 1));
   CLI::App* const app = parent->add_subcommand(verb, help);
   app->fallthrough();
+  app->footer(
+      "Every command takes --json, --timeout, --socket, --catalog and more: "
+      "see firnkv --help.");
   state_->commands.push_back({app, std::string(path), std::move(run)});
   return Arguments(app);
+}
+
+bool CommandTree::SayUnknownCommand(std::ostream* err) const {
+  const CLI::App* parent = &state_->app;
+  for (const auto& [name, noun] : state_->nouns) {
+    if (noun->parsed()) parent = noun;
+  }
+  const std::vector<std::string> left = state_->app.remaining(true);
+  const auto word = std::find_if(
+      left.begin(), left.end(),
+      [](const std::string& one) { return !one.starts_with("-"); });
+  if (word == left.end() || !parent->get_subcommands().empty()) return false;
+  const std::string nearest = Nearest(*word, *parent);
+  const std::string path =
+      parent == &state_->app ? "firnkv" : StrCat("firnkv ", parent->get_name());
+  *err << "firnkv: there is no command '" << *word << "'"
+       << (nearest.empty() ? "" : StrCat("; did you mean ", nearest, "?"))
+       << "\n  " << path << " --help lists them\n";
+  return true;
 }
 
 CommandTree::Parsed CommandTree::Parse(absl::Span<const std::string> arguments,
@@ -192,6 +242,10 @@ CommandTree::Parsed CommandTree::Parse(absl::Span<const std::string> arguments,
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     state_->app.parse(reversed);
+  } catch (const CLI::RequiredError& error) {
+    if (SayUnknownCommand(err)) return {nullptr, "", ExitCode::kUsage};
+    state_->app.exit(error, *out, *err);
+    return {nullptr, "", ExitCode::kUsage};
   } catch (const CLI::ParseError& error) {
     const int code = state_->app.exit(error, *out, *err);
     return {nullptr, "", code == 0 ? ExitCode::kOk : ExitCode::kUsage};

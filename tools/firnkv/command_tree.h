@@ -131,6 +131,9 @@ class CommandTree {
                std::ostream* err);
 
  private:
+  // If a word stands where a command should: says so, and which one is near.
+  bool SayUnknownCommand(std::ostream* err) const;
+
   struct State;
   const std::unique_ptr<State> state_;
 };

@@ -169,10 +169,9 @@ absl::Status Context::FindToken(AdminClient* catalog) {
     return absl::OkStatus();
   }
   return absl::UnauthenticatedError(
-      StrCat("nothing says who you are\n  administrators: --secret-file FILE "
-             "(cluster.secret in the catalog's data directory); tenants: run "
-             "it beside a node (",
-             ToStd(client.status().message()), ")"));
+      StrCat("nothing says who you are; ", ToStd(client.status().message()),
+             "\n  administrators: --secret-file FILE (cluster.secret in the "
+             "catalog's data directory); tenants: run it beside a node"));
 }
 
 absl::StatusOr<AdminClient*> Context::Catalog() {
@@ -183,8 +182,7 @@ absl::StatusOr<AdminClient*> Context::Catalog() {
   // Kept also where that fails: its address is in the advice.
   catalog_ = std::move(catalog);
   if (const absl::Status status = FindToken(catalog_.get()); !status.ok()) {
-    const absl::Status advised(status.code(),
-                               StrCat(ToStd(status.message()), Advice(status)));
+    const absl::Status advised(status.code(), Advised(status));
     catalog_.reset();
     return advised;
   }
@@ -233,12 +231,17 @@ std::string Context::Advice(const absl::Status& status) const {
   return "";
 }
 
-ExitCode Context::Fail(const absl::Status& status) {
+std::string Context::Advised(const absl::Status& status) const {
   const std::string message(status.message());
   // Not twice.
-  const std::string advice =
-      message.find("\n  ") == std::string::npos ? Advice(status) : "";
-  *world_.err << "firnkv: " << message << advice << "\n";
+  return message.find("\n  ") == std::string::npos
+             ? StrCat(message, Advice(status))
+             : message;
+}
+
+ExitCode Context::Fail(const absl::Status& status) {
+  const std::string message(status.message());
+  *world_.err << "firnkv: " << Advised(status) << "\n";
   world_.err->flush();
   if (options_.json) {
     Json error = Json::Object();

@@ -103,6 +103,8 @@ class Context {
   absl::StatusOr<std::optional<ClusterSecret>> FindSecret();
   absl::Status FindToken(AdminClient* catalog);
   std::string Advice(const absl::Status& status) const;
+  // The message, with advice where it has none.
+  std::string Advised(const absl::Status& status) const;
 
   const GlobalOptions& options_;
   Surroundings& world_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "proto/admin.pb.h"
 #include "proto/base/id.h"
@@ -101,10 +102,10 @@ std::string ShortHex(std::string_view bytes) {
 }
 
 std::string OneLine(const absl::Status& status) {
-  std::string text = StrCat(absl::StatusCodeToString(status.code()), ": ",
-                            ToStd(status.message()));
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
+  // Advice stands on a line of its own, indented by two.
+  return absl::StrReplaceAll(StrCat(absl::StatusCodeToString(status.code()),
+                                    ": ", ToStd(status.message())),
+                             {{"\n  ", "; "}, {"\n", " "}});
 }
 
 std::string TenantTable(const std::vector<v1::TenantRow>& rows) {

@@ -1,7 +1,9 @@
 // Stores files as blocks. Twice over each file: once for its name, once to
-// write it; a file that changes in between is refused.
+// write it; a file that changes in between is refused. All files are looked at
+// before the first one is stored.
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -42,12 +44,13 @@ class PieceReader {
       : path_(path), in_(path, std::ios::binary) {}
 
   absl::StatusOr<std::uint64_t> Size() {
-    if (!in_) return absl::ErrnoToStatus(errno, ToAbsl(path_));
+    if (!in_) return absl::ErrnoToStatus(errno, "cannot be read");
     in_.seekg(0, std::ios::end);
     const std::streamoff size = in_.tellg();
     in_.seekg(0);
-    if (!in_ || size < 0) {
-      return absl::InvalidArgumentError(StrCat(path_, ": is it a file?"));
+    // A directory can be opened and has a size, too.
+    if (!in_ || size < 0 || !std::filesystem::is_regular_file(path_)) {
+      return absl::InvalidArgumentError("it is no file");
     }
     return static_cast<std::uint64_t>(size);
   }
@@ -57,7 +60,7 @@ class PieceReader {
     if (static_cast<std::size_t>(in_.gcount()) == piece->size()) {
       return absl::OkStatus();
     }
-    return absl::AbortedError(StrCat(path_, ": it got shorter meanwhile"));
+    return absl::AbortedError("it got shorter meanwhile");
   }
 
  private:
@@ -169,7 +172,19 @@ absl::StatusOr<Put> PutFile(Context& context, Client* client,
   return put;
 }
 
+// A file that cannot be put is found before others are: their names would be
+// lost under --json.
+absl::Status LookAt(const Options& options) {
+  for (const std::string& path : options.files) {
+    RETURN_IF_ERROR(Annotate(PieceReader(path).Size().status(), path));
+  }
+  return absl::OkStatus();
+}
+
 ExitCode Run(Context& context, const Options& options) {
+  if (const absl::Status found = LookAt(options); !found.ok()) {
+    return context.Fail(found);
+  }
   const absl::StatusOr<Client*> client = context.LocalClient();
   if (!client.ok()) return context.Fail(client.status());
   OpenNamespaceRequest open = FilesNamespace(options.name_space);
@@ -180,7 +195,11 @@ ExitCode Run(Context& context, const Options& options) {
   Json rows = Json::Array();
   for (const std::string& path : options.files) {
     const auto put = PutFile(context, *client, *name_space, path, options);
-    if (!put.ok()) return context.Fail(Annotate(put.status(), path));
+    if (!put.ok()) {
+      // The names of those that are stored are not lost with it.
+      if (!context.json()) *context.world().out << text << std::flush;
+      return context.Fail(Annotate(put.status(), path));
+    }
     StrAppend(&text, put->name, "  ", path, "\n");
     rows.Append(Json::Object()
                     .Set("file", path)

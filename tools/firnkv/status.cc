@@ -175,7 +175,7 @@ void AskLocal(Context& context, Findings* findings) {
   const absl::StatusOr<Client*> client = context.LocalClient();
   if (!client.ok()) {
     findings->degraded.push_back(
-        StrCat("the local ", ToStd(client.status().message())));
+        StrCat("the local node: ", OneLine(client.status())));
     return;
   }
   findings->anything_answers = true;

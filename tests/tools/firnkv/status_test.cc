@@ -127,13 +127,17 @@ TEST_F(StatusTest, ACatalogThatIsAwayAloneIsAFailure) {
   control_.methods.clear();
 
   EXPECT_EQ(Run({"status", "--catalog", "far:1"}), 1);
-  EXPECT_THAT(out(), HasSubstr("DEGRADED: the catalog cannot be asked"));
+  // With its advice, on one line.
+  EXPECT_THAT(out(), HasSubstr("DEGRADED: the catalog cannot be asked: "
+                               "UNAVAILABLE: connection refused; no answer"));
   EXPECT_THAT(out(), HasSubstr("far:1"));
 }
 
 TEST_F(StatusTest, ALocalNodeThatIsNamedAndAwayIsDegraded) {
   EXPECT_EQ(Run({"status", "--socket", folder_ + "/node.sock"}), 3);
-  EXPECT_THAT(out(), HasSubstr("DEGRADED: the local node at " + folder_));
+  EXPECT_THAT(
+      out(),
+      HasSubstr("DEGRADED: the local node: UNAVAILABLE: node at " + folder_));
 }
 
 TEST_F(StatusTest, JsonHasTheDegradedPartsToo) {

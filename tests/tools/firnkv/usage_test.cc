@@ -74,6 +74,29 @@ TEST_F(UsageTest, NoCommandIsWrongUsage) {
   EXPECT_THAT(err(), HasSubstr("subcommand is required"));
 }
 
+TEST_F(UsageTest, AnUnknownCommandIsNamedWithTheOneThatMayBeMeant) {
+  EXPECT_EQ(Run({"statsu"}), 2);
+  EXPECT_THAT(err(), HasSubstr("no command 'statsu'; did you mean status?"));
+  EXPECT_EQ(Run({"namespace", "list"}), 2);
+  EXPECT_THAT(err(), HasSubstr("no command 'list'; did you mean ls?"));
+  EXPECT_THAT(err(), HasSubstr("firnkv namespace --help"));
+  EXPECT_EQ(Run({"--json", "defragment"}), 2);
+  EXPECT_THAT(err(), HasSubstr("no command 'defragment'\n"));
+}
+
+TEST_F(UsageTest, TheHelpOfACommandNamesTheOptionsOfAll) {
+  EXPECT_EQ(Run({"node", "ls", "--help"}), 0);
+  EXPECT_THAT(out(), HasSubstr("--json"));
+}
+
+// Once, the names of those before it were lost with it.
+TEST_F(UsageTest, AFileThatCannotBePutIsFoundBeforeAnyIs) {
+  EXPECT_EQ(Run({"put", secret_file_, folder_}), 1);
+  EXPECT_THAT(err(), HasSubstr(folder_ + ": it is no file"));
+  EXPECT_EQ(Run({"put", secret_file_, folder_ + "/nothing"}), 1);
+  EXPECT_THAT(err(), HasSubstr(folder_ + "/nothing: cannot be read: No such"));
+}
+
 TEST_F(UsageTest, AnUnknownCommandOptionOrUnitIsWrongUsage) {
   EXPECT_EQ(Run({"tenants"}), 2);
   EXPECT_EQ(Run({"tenant"}), 2);
@@ -156,6 +179,9 @@ TEST_F(UsageTest, WithoutSecretAndNodeItSaysHowToSayWhoYouAre) {
   EXPECT_EQ(Run({"tenant", "ls"}), 1);
   EXPECT_THAT(err(), HasSubstr("--secret-file"));
   EXPECT_THAT(err(), HasSubstr("run it beside a node"));
+  // Nobody was asked who could have refused.
+  EXPECT_THAT(err(), HasSubstr(folder_ + "/node.sock: nobody listens"));
+  EXPECT_THAT(err(), Not(HasSubstr("does not accept")));
 }
 
 TEST_F(UsageTest, ACatalogThatDoesNotAnswerIsNamedWithWhatToDo) {
