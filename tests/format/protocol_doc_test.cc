@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/contract.h"
 #include "proto/base/frame.h"
 #include "proto/base/id.h"
 #include "proto/base/limits.h"
@@ -94,6 +95,29 @@ TEST(ProtocolDocument, ItListsEveryOutcomeWithItsNumber) {
     EXPECT_EQ(rows[i][1], OutcomeName(Outcome{number}));
     EXPECT_EQ(rows[i][2], OutcomeLabel(Outcome{number}));
   }
+}
+
+// As the formats write them.
+TEST(ProtocolDocument, ItsVersionsAreThoseOfTheCode) {
+  std::string header;
+  AppendSlotHeader({}, &header);
+  const auto at = [](const std::string& bytes, std::size_t offset) {
+    return std::to_string(static_cast<unsigned char>(bytes.at(offset)));
+  };
+  const std::vector<std::pair<std::string, std::string>> ours = {
+      {"protocol", std::to_string(kProtocolVersion)},
+      {"framing of the stream", at(EncodeLead({}), 4)},
+      {"layout of mapped memory", std::to_string(kMappedLayoutVersion)},
+      {"contract encoding", at(CanonicalEncoding({}), 22)},
+      {"slot header encoding", at(header, 4)},
+      {"token", at(MintToken({}, {}), 0)},
+  };
+  std::vector<std::pair<std::string, std::string>> documented;
+  for (const Row& row : TableUnder("Versions")) {
+    documented.emplace_back(row[0], row[1]);
+  }
+
+  EXPECT_EQ(documented, ours);
 }
 
 TEST(ProtocolDocument, ItsBoundsAreThoseOfTheCode) {
