@@ -11,6 +11,7 @@
 #include "client/clear_epochs.h"
 #include "client/client_core.h"
 #include "client/counters.h"
+#include "client/frame_calls.h"
 #include "client/lookup_operation.h"
 #include "client/namespace_operation.h"
 #include "client/open_views_operation.h"
@@ -196,29 +197,35 @@ void Client::StartRemove(const RemoveRequest& request, RemoveDone done) {
 
 ReadReport Client::Read(const ReadRequest& request) {
   ReadReport report;
-  Blocking<bool> free;
+  WaitingThread free(core_->frames());
   StartRead(request,
             {.on_outcome = [&](const ReadReport& told) { report = told; },
-             .on_buffers_free = [&] { free.Set(true); }});
+             .on_buffers_free = [&] { free.Finish(); }});
   free.Wait();
   return report;
 }
 
 ViewBatch Client::OpenViews(const OpenViewsRequest& request,
                             CallSite opened_at) {
-  Blocking<ViewBatch> opened;
+  ViewBatch opened;
+  WaitingThread done(core_->frames());
   StartOpenViews(
-      request, [&](ViewBatch batch) { opened.Set(std::move(batch)); },
+      request,
+      [&](ViewBatch batch) {
+        opened = std::move(batch);
+        done.Finish();
+      },
       opened_at);
-  return opened.Wait();
+  done.Wait();
+  return opened;
 }
 
 WriteReport Client::Write(const WriteRequest& request) {
   WriteReport report;
-  Blocking<bool> free;
+  WaitingThread free(core_->frames());
   StartWrite(request,
              {.on_outcome = [&](const WriteReport& told) { report = told; },
-              .on_buffers_free = [&] { free.Set(true); }});
+              .on_buffers_free = [&] { free.Finish(); }});
   free.Wait();
   return report;
 }

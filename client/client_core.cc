@@ -18,6 +18,7 @@ Session::Options SessionOptions(const ClientOptions& options) {
   out.server_uids = {::geteuid()};
   if (options.server_uid) out.server_uids.push_back(*options.server_uid);
   out.want_mapping = options.map_local_blocks;
+  out.call_frames = options.call_frames ? kCallFrames : 0;
   return out;
 }
 

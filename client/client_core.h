@@ -46,6 +46,8 @@ class Client::Core {
   bool usable() const { return !forked() && !poison_.broken(); }
   const ClientParts& parts() const { return parts_; }
   Session* session() { return &session_; }
+  // By which blocking calls wait; null in a forked child (rule S6).
+  FrameCalls* frames() { return forked() ? nullptr : node_.frames(); }
   About Describe() const;
 
  private:

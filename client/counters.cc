@@ -66,6 +66,7 @@ ClientStats Snapshot(const ClientCounters& counters,
     out.calls[std::string(method.substr(kPackage.size()))] =
         counters.calls[i].value();
   }
+  out.frame_calls = counters.frame_calls.value();
   out.stream_reads = streams.reads.value();
   out.stream_blocks = streams.blocks.value();
   out.stream_connects = streams.connects.value();

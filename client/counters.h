@@ -47,6 +47,7 @@ struct ClientCounters {
   Counter bytes_stored;
   Counter bytes_staged;
   std::array<Counter, kControlCalls> calls;
+  Counter frame_calls;
   Counter location_hits;
   Counter stale_locations;
   Counter locate_failures;

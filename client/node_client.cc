@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/node_frames.h"
 #include "proto/base/bytes.h"
 #include "proto/base/limits.h"
 #include "proto/base/status.h"
@@ -138,8 +139,54 @@ absl::StatusOr<NodeClient::ReserveAnswer> DecodeReserve(
   return answer;
 }
 
-v1::CommitRequest EncodeCommit(const NodeClient::CommitCall& call) {
+absl::StatusOr<NodeClient::CommitAnswer> DecodeCommit(
+    absl::StatusOr<std::string> bytes, std::size_t blocks) {
+  ASSIGN_OR_RETURN(const auto response,
+                   Parse<v1::CommitResponse>(std::move(bytes)));
+  NodeClient::CommitAnswer answer;
+  ASSIGN_OR_RETURN(answer.outcomes,
+                   OutcomesFromProto(response.outcomes(), blocks));
+  answer.retry_after = Millis(response.retry_after_millis());
+  return answer;
+}
+
+std::string EncodeOpenRead(const RequestHeader& header,
+                           const NodeClient::OpenReadCall& call) {
+  v1::OpenReadRequest request;
+  ToProto(header, request.mutable_header());
+  request.set_name_space(IdToProto(call.name_space));
+  request.set_clear_epoch(static_cast<std::uint64_t>(call.clear_epoch));
+  request.set_keys(KeysToProto(call.keys));
+  request.set_leading_run(call.leading_run);
+  request.set_for_view(call.for_view);
+  request.set_lease_millis(ToMillis(call.lease));
+  return request.SerializeAsString();
+}
+
+std::string EncodeReserve(const RequestHeader& header,
+                          const NodeClient::ReserveCall& call) {
+  v1::ReserveRequest request;
+  ToProto(header, request.mutable_header());
+  request.set_name_space(IdToProto(call.name_space));
+  request.set_clear_epoch(static_cast<std::uint64_t>(call.clear_epoch));
+  std::vector<BlockRow> rows;
+  rows.reserve(call.blocks.size());
+  for (const NodeClient::ReserveCall::Block& block : call.blocks) {
+    rows.push_back(BlockRow{block.key, block.place, block.length});
+  }
+  ToProto(rows, request.mutable_blocks());
+  request.set_reservation_millis(ToMillis(call.reservation));
+  request.set_wait_for(static_cast<std::uint32_t>(call.wait_for));
+  request.mutable_hint()->set_conversation(call.hint.conversation);
+  request.mutable_hint()->set_session_state(
+      static_cast<std::uint32_t>(call.hint.session));
+  return request.SerializeAsString();
+}
+
+std::string EncodeCommit(const RequestHeader& header,
+                         const NodeClient::CommitCall& call) {
   v1::CommitRequest request;
+  ToProto(header, request.mutable_header());
   request.set_reservation(call.reservation);
   request.set_wait_for(static_cast<std::uint32_t>(call.wait_for));
   for (const NodeClient::CommitCall::Block& block : call.blocks) {
@@ -152,23 +199,28 @@ v1::CommitRequest EncodeCommit(const NodeClient::CommitCall& call) {
     }
     for (const std::uint32_t piece : block.pieces) request.add_pieces(piece);
   }
-  return request;
+  return request.SerializeAsString();
 }
 
 }  // namespace
 
 NodeClient::NodeClient(const Seams* seams, ClientCounters* counters)
-    : seams_(seams), link_(seams, counters) {}
+    : seams_(seams),
+      counters_(counters),
+      link_(seams, counters),
+      frames_(seams->executor) {}
 
 NodeClient::~NodeClient() { Close(); }
 
-void NodeClient::Attach(SessionId session, std::string address) {
+void NodeClient::Attach(SessionId session, std::string address, CallLine* line,
+                        std::uint64_t serial) {
   {
     MutexLock lock(&mutex_);
     session_ = session;
     releases_.clear();
   }
   link_.SetAddress(std::move(address));
+  if (line != nullptr) frames_.Open(session, line, serial);
 }
 
 void NodeClient::Detach() {
@@ -177,11 +229,13 @@ void NodeClient::Detach() {
     session_ = SessionId{};
     releases_.clear();
   }
+  frames_.End(absl::UnavailableError("the local session ended"));
   link_.SetAddress("");
 }
 
 void NodeClient::Close() {
   scope_.Close();
+  frames_.Close();
   link_.Close();
 }
 
@@ -201,26 +255,42 @@ RequestHeader NodeClient::HeaderFor(const CallContext& context,
   return header;
 }
 
+void NodeClient::Call(ControlCall call, SessionId session,
+                      const Encoders& encoders, BootTime until,
+                      FrameCalls::Done done) {
+  if (encoders.fits && frames_.MayStart(session) &&
+      seams_->clock->Now() < until &&
+      frames_.Start(session, encoders.type, encoders.frame(), until, &done)) {
+    counters_->calls[static_cast<std::size_t>(call)].Add();
+    counters_->frame_calls.Add();
+    return;
+  }
+  link_.Call(
+      call, encoders.message(), until,
+      [done = std::move(done)](absl::StatusOr<std::string> bytes) mutable {
+        std::move(done)(std::move(bytes), FrameCalls::Way::kGrpc);
+      });
+}
+
 void NodeClient::StartOpenRead(
     const CallContext& context, const OpenReadCall& call,
     absl::AnyInvocable<void(absl::StatusOr<OpenReadAnswer>) &&> done) {
   const SessionId session = this->session();
-  v1::OpenReadRequest request;
-  ToProto(HeaderFor(context, session), request.mutable_header());
-  request.set_name_space(IdToProto(call.name_space));
-  request.set_clear_epoch(static_cast<std::uint64_t>(call.clear_epoch));
-  request.set_keys(KeysToProto(call.keys));
-  request.set_leading_run(call.leading_run);
-  request.set_for_view(call.for_view);
-  request.set_lease_millis(ToMillis(call.lease));
-  link_.Call(ControlCall::kOpenRead, request.SerializeAsString(),
-             context.deadline + kLateAnswer,
-             [session, keys = call.keys.size(), done = std::move(done)](
-                 absl::StatusOr<std::string> response) mutable {
-               auto answer = DecodeOpenRead(std::move(response), keys);
-               if (answer.ok()) answer->session = session;
-               std::move(done)(std::move(answer));
-             });
+  const RequestHeader header = HeaderFor(context, session);
+  Call(ControlCall::kOpenRead, session,
+       {.type = FrameType::kCallOpenRead,
+        .frame = [&] { return EncodeFrame(header, call); },
+        .message = [&] { return EncodeOpenRead(header, call); },
+        .fits = call.keys.size() <= kMaxCallKeys},
+       context.deadline + kLateAnswer,
+       [session, keys = call.keys.size(), done = std::move(done)](
+           absl::StatusOr<std::string> bytes, FrameCalls::Way way) mutable {
+         auto answer = way == FrameCalls::Way::kFrame
+                           ? OpenedFromFrame(std::move(bytes), keys)
+                           : DecodeOpenRead(std::move(bytes), keys);
+         if (answer.ok()) answer->session = session;
+         std::move(done)(std::move(answer));
+       });
 }
 
 void NodeClient::ReleaseLater(SessionId session, std::uint64_t lease) {
@@ -247,6 +317,13 @@ void NodeClient::SendReleases() {
     session = session_;
   }
   if (leases.empty()) return;
+  if (leases.size() <= kMaxCallReleases &&
+      frames_.Send(session, FrameType::kCallRelease,
+                   EncodeCallRelease({.session = session, .leases = leases}))) {
+    counters_->calls[static_cast<std::size_t>(ControlCall::kRelease)].Add();
+    counters_->frame_calls.Add();
+    return;
+  }
   const CallContext context{.deadline = seams_->clock->Now() + kAsideTimeout,
                             .traffic = TrafficClass::kForeground,
                             .trace = {}};
@@ -279,52 +356,40 @@ void NodeClient::StartReserve(
     const CallContext& context, const ReserveCall& call,
     absl::AnyInvocable<void(absl::StatusOr<ReserveAnswer>) &&> done) {
   const SessionId session = this->session();
-  v1::ReserveRequest request;
-  ToProto(HeaderFor(context, session), request.mutable_header());
-  request.set_name_space(IdToProto(call.name_space));
-  request.set_clear_epoch(static_cast<std::uint64_t>(call.clear_epoch));
-  std::vector<BlockRow> rows;
-  rows.reserve(call.blocks.size());
-  for (const ReserveCall::Block& block : call.blocks) {
-    rows.push_back(BlockRow{block.key, block.place, block.length});
-  }
-  ToProto(rows, request.mutable_blocks());
-  request.set_reservation_millis(ToMillis(call.reservation));
-  request.set_wait_for(static_cast<std::uint32_t>(call.wait_for));
-  request.mutable_hint()->set_conversation(call.hint.conversation);
-  request.mutable_hint()->set_session_state(
-      static_cast<std::uint32_t>(call.hint.session));
+  const RequestHeader header = HeaderFor(context, session);
   // A late answer is still heard, so that what it took can be given back.
-  link_.Call(ControlCall::kReserve, request.SerializeAsString(),
-             context.deadline + kLateAnswer,
-             [session, blocks = call.blocks.size(), done = std::move(done)](
-                 absl::StatusOr<std::string> response) mutable {
-               auto answer = DecodeReserve(std::move(response), blocks);
-               if (answer.ok()) answer->session = session;
-               std::move(done)(std::move(answer));
-             });
+  Call(ControlCall::kReserve, session,
+       {.type = FrameType::kCallReserve,
+        .frame = [&] { return EncodeFrame(header, call); },
+        .message = [&] { return EncodeReserve(header, call); },
+        .fits = call.blocks.size() <= kMaxCallKeys},
+       context.deadline + kLateAnswer,
+       [session, blocks = call.blocks.size(), done = std::move(done)](
+           absl::StatusOr<std::string> bytes, FrameCalls::Way way) mutable {
+         auto answer = way == FrameCalls::Way::kFrame
+                           ? ReservedFromFrame(std::move(bytes), blocks)
+                           : DecodeReserve(std::move(bytes), blocks);
+         if (answer.ok()) answer->session = session;
+         std::move(done)(std::move(answer));
+       });
 }
 
 void NodeClient::StartCommit(
     const CallContext& context, const CommitCall& call,
     absl::AnyInvocable<void(absl::StatusOr<CommitAnswer>) &&> done) {
-  v1::CommitRequest request = EncodeCommit(call);
-  ToProto(HeaderFor(context, call.session), request.mutable_header());
-  link_.Call(
-      ControlCall::kCommit, request.SerializeAsString(),
-      context.deadline + call.grace,
-      [blocks = call.blocks.size(),
-       done = std::move(done)](absl::StatusOr<std::string> bytes) mutable {
-        std::move(done)([&]() -> absl::StatusOr<CommitAnswer> {
-          ASSIGN_OR_RETURN(const auto response,
-                           Parse<v1::CommitResponse>(std::move(bytes)));
-          CommitAnswer answer;
-          ASSIGN_OR_RETURN(answer.outcomes,
-                           OutcomesFromProto(response.outcomes(), blocks));
-          answer.retry_after = Millis(response.retry_after_millis());
-          return answer;
-        }());
-      });
+  const RequestHeader header = HeaderFor(context, call.session);
+  Call(ControlCall::kCommit, call.session,
+       {.type = FrameType::kCallCommit,
+        .frame = [&] { return EncodeFrame(header, call); },
+        .message = [&] { return EncodeCommit(header, call); },
+        .fits = call.blocks.size() <= kMaxCallKeys},
+       context.deadline + call.grace,
+       [blocks = call.blocks.size(), done = std::move(done)](
+           absl::StatusOr<std::string> bytes, FrameCalls::Way way) mutable {
+         std::move(done)(way == FrameCalls::Way::kFrame
+                             ? CommittedFromFrame(std::move(bytes), blocks)
+                             : DecodeCommit(std::move(bytes), blocks));
+       });
 }
 
 void NodeClient::StartAbort(const CallContext& context, SessionId session,

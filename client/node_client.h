@@ -1,7 +1,9 @@
 // Control calls of the local node, as plain values: requests are encoded,
-// answers are checked. A node that answers nonsense (counts that do not match,
-// extents out of bounds, unknown outcomes) gets INTERNAL here, and nothing of
-// its answer is used.
+// answers are checked. OpenRead, Release, Reserve and Commit go as frames over
+// the session's socket where the node takes them and they fit (frame_calls.h),
+// everything else as gRPC. A node that answers nonsense (counts that do not
+// match, extents out of bounds, unknown outcomes) gets INTERNAL here, and
+// nothing of its answer is used.
 //
 // What is particular to a session (leases, reservations) carries the session it
 // came from, so that a number of an ended one can never be taken for one of the
@@ -19,14 +21,15 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/control_link.h"
 #include "client/counters.h"
+#include "client/frame_calls.h"
 #include "client/transport/seams.h"
 #include "client/write.h"
 #include "proto/base/clock.h"
@@ -35,6 +38,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/outcome.h"
 #include "proto/base/request.h"
+#include "proto/base/session_frame.h"
 
 namespace firnkv {
 
@@ -45,13 +49,10 @@ struct CallContext {
   TraceId trace;
 };
 
-// A place in a region of the pool, or in a staging of the client.
-struct Extent {
-  std::uint64_t memory = 0;  // Serial of the region; id of the staging.
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-};
-using Extents = absl::InlinedVector<Extent, 1>;
+// A place in a region of the pool (by its serial), or in a staging of the
+// client's (by its id).
+using Extent = CallExtent;
+using Extents = CallExtents;
 
 class NodeClient {
  public:
@@ -59,12 +60,17 @@ class NodeClient {
   NodeClient(const Seams* seams, ClientCounters* counters);
   ~NodeClient();  // Close().
 
-  // A session has begun; its calls go to `address`.
-  void Attach(SessionId session, std::string address)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  // It has ended: its calls end with CANCELLED, later ones are UNAVAILABLE.
+  // A session has begun; its calls go to `address`, and as frames over `line`,
+  // which is null where its node takes none.
+  void Attach(SessionId session, std::string address, CallLine* line,
+              std::uint64_t serial) ABSL_LOCKS_EXCLUDED(mutex_);
+  // It has ended: its calls end with CANCELLED or UNAVAILABLE, later ones are
+  // UNAVAILABLE.
   void Detach() ABSL_LOCKS_EXCLUDED(mutex_);
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whoever blocks waits by them, and what comes over the line is theirs.
+  FrameCalls* frames() { return &frames_; }
 
   // --- Reads.
   struct OpenReadCall {
@@ -189,9 +195,20 @@ class NodeClient {
   RequestHeader HeaderFor(const CallContext& context, SessionId session) const;
   SessionId session() const ABSL_LOCKS_EXCLUDED(mutex_);
   void SendReleases() ABSL_LOCKS_EXCLUDED(mutex_);
+  // One call, as a frame where that can be, else as gRPC.
+  struct Encoders {
+    FrameType type;
+    absl::FunctionRef<std::string()> frame;
+    absl::FunctionRef<std::string()> message;
+    bool fits = true;  // A frame, as far as its counts say.
+  };
+  void Call(ControlCall call, SessionId session, const Encoders& encoders,
+            BootTime until, FrameCalls::Done done);
 
   const Seams* const seams_;
+  ClientCounters* const counters_;
   ControlLink link_;
+  FrameCalls frames_;
   TaskScope scope_;
 
   mutable Mutex mutex_;

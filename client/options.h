@@ -75,6 +75,9 @@ struct ClientOptions {
 
   // False: local blocks too are read by the stream, never mapped.
   bool map_local_blocks = true;
+  // False: every control call goes as gRPC, also those that this node would
+  // take as frames over the session's socket, which are several times faster.
+  bool call_frames = true;
   // Finds misuse of views (view.h): they are handed out at addresses of their
   // own that fault once the batch is closed or destroyed, and a batch that is
   // forgotten is logged with the place that opened it. Costs two system calls a

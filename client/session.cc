@@ -62,6 +62,8 @@ void Session::Close() {
     waiting_.clear();
   }
   parts_.node->Detach();
+  // A thread that receives is inside a use of it, and hears of its end.
+  if (const auto socket = socket_.Get()) socket->socket->Close();
   socket_.Close();
   scope_.Close();
   for (auto& run : afterwards) std::move(run)();
@@ -166,8 +168,11 @@ void Session::Greet(std::uint64_t serial) {
   {
     MutexLock lock(&mutex_);
     if (serial != serial_ || state_ != State::kGreeting) return;
-    Queue(EncodeSessionHello(OurHandshake(cluster_), options_.want_mapping,
-                             options_.token, options_.client_name),
+    Queue(EncodeSessionHello({.handshake = OurHandshake(cluster_),
+                              .want_mapping = options_.want_mapping,
+                              .token = options_.token,
+                              .client_name = options_.client_name,
+                              .call_frames = options_.call_frames}),
           nullptr);
   }
   SetTimer(options_.hello_timeout, serial, &Session::OnHelloTimeout);
@@ -206,6 +211,9 @@ void Session::OnConnectDue(std::uint64_t serial) {
 
 void Session::OnMessage(std::uint64_t serial, const std::string& message,
                         std::shared_ptr<SharedMemory> memory) {
+  if (memory == nullptr && BeginsFrame(message)) {
+    return OnFrame(serial, message);
+  }
   absl::StatusOr<FromNode> decoded = DecodeFromNode(message);
   if (!decoded.ok()) {
     return Lose(serial, absl::InternalError(decoded.status().message()));
@@ -231,6 +239,15 @@ void Session::OnMessage(std::uint64_t serial, const std::string& message,
   }
   Flush();
   for (auto& run : afterwards) std::move(run)();
+  if (!status.ok()) Lose(serial, status);
+}
+
+void Session::OnFrame(std::uint64_t serial, std::string_view packet) {
+  {
+    MutexLock lock(&mutex_);
+    if (serial != serial_) return;
+  }
+  const absl::Status status = parts_.node->frames()->OnFrame(packet);
   if (!status.ok()) Lose(serial, status);
 }
 
@@ -273,11 +290,15 @@ void Session::OnWelcome(std::uint64_t serial, SessionWelcome message) {
                  : absl::InternalError("a second welcome");
   }
   if (!agreed.ok()) return Lose(serial, agreed);
+  // A version that we did not say is none that we know.
+  const bool takes_frames =
+      welcome->call_frames > 0 && welcome->call_frames <= options_.call_frames;
   // Before anybody can see that there is a session.
   parts_.node->Attach(welcome->session,
                       welcome->control_address.empty()
                           ? StrCat("unix:", options_.socket_path, ".control")
-                          : welcome->control_address);
+                          : welcome->control_address,
+                      takes_frames ? this : nullptr, serial);
   parts_.on_begin(welcome);
 
   std::vector<absl::AnyInvocable<void(const absl::Status&) &&>> waiting;
@@ -418,6 +439,29 @@ void Session::Flush() {
     }
     if (!sent.ok()) Lose(next.serial, sent);
   }
+}
+
+// --- Calls as frames.
+
+absl::Status Session::SendPacket(std::uint64_t serial, std::string packet) {
+  const auto socket = socket_.Get();
+  if (!socket || socket->serial != serial) {
+    return absl::UnavailableError("the session has ended");
+  }
+  return socket->socket->Send(std::move(packet), nullptr);
+}
+
+bool Session::ReceiveHere(
+    std::uint64_t serial,
+    absl::FunctionRef<LocalSocket::Taken(std::string_view)> take) {
+  const auto socket = socket_.Get();
+  return socket && socket->serial == serial &&
+         socket->socket->ReceiveHere(take);
+}
+
+void Session::StopReceiving(std::uint64_t serial) {
+  const auto socket = socket_.Get();
+  if (socket && socket->serial == serial) socket->socket->StopReceiving();
 }
 
 }  // namespace firnkv

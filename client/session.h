@@ -3,6 +3,9 @@
 // descriptors of mapped regions in, descriptors of staging out, and life; its
 // end is the session's end, and another one is begun in the background.
 //
+// Calls that go as frames go over the same socket (frame_calls.h): this is
+// their line.
+//
 // What a session gives: what was said at its begin (SessionWelcome), a token,
 // mapped regions, accepted staging. Everything of an ended session is void:
 // reads under way are told by generations, writes by the session that their
@@ -27,14 +30,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/counters.h"
+#include "client/frame_calls.h"
 #include "client/mapped_region.h"
 #include "client/node_client.h"
 #include "client/replaceable.h"
@@ -46,11 +52,12 @@
 #include "proto/base/executor.h"
 #include "proto/base/id.h"
 #include "proto/base/mutex.h"
+#include "proto/base/session_frame.h"
 #include "proto/base/slot_header.h"
 
 namespace firnkv {
 
-class Session {
+class Session : public CallLine {
  public:
   struct Options {
     std::string socket_path;
@@ -59,6 +66,8 @@ class Session {
     // Of servers that may be spoken to, besides root.
     std::vector<std::uint32_t> server_uids;
     bool want_mapping = true;
+    // Of versions up to it (proto/base/session_frame.h); 0: none.
+    std::uint32_t call_frames = kCallFrames;
     // From the socket's connection to the node's welcome.
     absl::Duration hello_timeout = absl::Seconds(2);
   };
@@ -75,7 +84,7 @@ class Session {
 
   // All parts outlive the session.
   Session(const Parts& parts, Options options);
-  ~Session();  // Close().
+  ~Session() override;  // Close().
 
   // Begins to connect.
   void Start() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -98,6 +107,13 @@ class Session {
 
   // Ends this session (if it is still that one) and begins another.
   void End(SessionId session, std::string_view why) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // --- Calls as frames, for NodeClient.
+  absl::Status SendPacket(std::uint64_t serial, std::string packet) override;
+  bool ReceiveHere(
+      std::uint64_t serial,
+      absl::FunctionRef<LocalSocket::Taken(std::string_view)> take) override;
+  void StopReceiving(std::uint64_t serial) override;
 
   // --- Regions. Mapped at the first wish, kept until retired or session end.
   using RegionDone = absl::AnyInvocable<
@@ -162,6 +178,8 @@ class Session {
   // --- From the socket.
   void OnMessage(std::uint64_t serial, const std::string& message,
                  std::shared_ptr<SharedMemory> memory)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnFrame(std::uint64_t serial, std::string_view packet)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnWelcome(std::uint64_t serial, SessionWelcome welcome)
       ABSL_LOCKS_EXCLUDED(mutex_);

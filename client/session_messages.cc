@@ -45,6 +45,7 @@ absl::StatusOr<FromNode> Decode(const v1::SessionWelcome& message) {
   welcome.max_staging_bytes = message.max_staging_bytes();
   welcome.max_stagings = message.max_stagings();
   welcome.control_address = message.control_address();
+  welcome.call_frames = message.call_frames();
   return FromNode(std::move(welcome));
 }
 
@@ -71,15 +72,14 @@ std::string Encode(const v1::ClientMessage& message) {
 
 }  // namespace
 
-std::string EncodeSessionHello(const Handshake& handshake, bool want_mapping,
-                               const std::string& token,
-                               const std::string& client_name) {
+std::string EncodeSessionHello(const SessionHello& hello) {
   v1::ClientMessage message;
-  v1::SessionHello& hello = *message.mutable_hello();
-  ToProto(handshake, hello.mutable_handshake());
-  if (want_mapping) hello.add_mapped_layouts(kMappedLayoutVersion);
-  hello.set_token(token);
-  hello.set_client_name(client_name);
+  v1::SessionHello& out = *message.mutable_hello();
+  ToProto(hello.handshake, out.mutable_handshake());
+  if (hello.want_mapping) out.add_mapped_layouts(kMappedLayoutVersion);
+  out.set_token(hello.token);
+  out.set_client_name(hello.client_name);
+  out.set_call_frames(hello.call_frames);
   return Encode(message);
 }
 

@@ -24,9 +24,15 @@ namespace firnkv {
 enum class DescriptorOf : std::uint8_t { kRegion = 0, kHeaderTable = 1 };
 
 // --- From the client.
-std::string EncodeSessionHello(const Handshake& handshake, bool want_mapping,
-                               const std::string& token,
-                               const std::string& client_name);
+struct SessionHello {
+  Handshake handshake;
+  bool want_mapping = false;
+  std::string token;
+  std::string client_name;
+  // Newest version of call frames that we speak; 0: none are wanted.
+  std::uint32_t call_frames = 0;
+};
+std::string EncodeSessionHello(const SessionHello& hello);
 std::string EncodeDescriptorWanted(std::uint64_t region, DescriptorOf what);
 std::string EncodeDescriptorTaken(std::uint64_t region, DescriptorOf what);
 std::string EncodeAddStaging(std::uint64_t staging, std::uint64_t bytes);
@@ -53,6 +59,8 @@ struct SessionWelcome {
   std::uint64_t max_staging_bytes = 0;
   std::uint32_t max_stagings = 0;
   std::string control_address;
+  // The version of call frames that the session speaks; 0: none.
+  std::uint32_t call_frames = 0;
 };
 struct SessionRefused {
   absl::Status reason;

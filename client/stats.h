@@ -46,6 +46,8 @@ struct ClientStats {
 
   // Control calls sent, by method: "NodeService/OpenRead".
   std::map<std::string, std::uint64_t> calls;
+  // Of those, calls that went as frames over the session's socket.
+  std::uint64_t frame_calls = 0;
   // Read frames sent to nodes, blocks that came with their payload, connections
   // made, and connections that failed or were cut.
   std::uint64_t stream_reads = 0;

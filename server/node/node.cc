@@ -163,7 +163,11 @@ void Node::MakeServers() {
                                      .descriptors = &descriptors_,
                                      .pool = pool_.get(),
                                      .reservations = reservations_.get(),
-                                     .staging = staging_.get()});
+                                     .staging = staging_.get(),
+                                     .calls = {.clock = seams_.clock,
+                                               .reads = reads_.get(),
+                                               .writes = writes_.get(),
+                                               .metrics = &metrics_}});
   notices_.SetSessions(sessions_.get());
   housekeeper_ = std::make_unique<Housekeeper>(
       options_.housekeeper, Housekeeper::Parts{.executor = seams_.executor,

@@ -5,6 +5,7 @@
 
 #include "proto/base/bytes.h"
 #include "proto/base/limits.h"
+#include "proto/base/session_frame.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 #include "proto/convert.h"
@@ -12,8 +13,6 @@
 
 namespace firnkv {
 namespace {
-
-constexpr std::size_t kMaxConversationBytes = 32;
 
 absl::Status Wrong(std::string_view field, std::string_view what) {
   return absl::InvalidArgumentError(StrCat(field, " ", what));
@@ -73,7 +72,9 @@ absl::Status TakeExtents(const v1::CommitRequest& message, std::uint32_t count,
   return absl::OkStatus();
 }
 
-absl::StatusOr<CommitWait> WaitFromProto(std::uint32_t wait_for) {
+}  // namespace
+
+absl::StatusOr<CommitWait> WaitFromWire(std::uint32_t wait_for) {
   switch (wait_for) {
     case 0:
       return CommitWait::kLocal;
@@ -85,7 +86,19 @@ absl::StatusOr<CommitWait> WaitFromProto(std::uint32_t wait_for) {
   return Wrong("wait_for", StrCat(wait_for, " is unknown"));
 }
 
-}  // namespace
+absl::StatusOr<EvictionPolicy::ConversationState> ConversationFromWire(
+    std::uint32_t session_state) {
+  using State = EvictionPolicy::ConversationState;
+  switch (session_state) {
+    case 0:
+      return State::kUnknown;
+    case 1:
+      return State::kWillReturn;
+    case 2:
+      return State::kEnded;
+  }
+  return Wrong("hint.session_state", StrCat(session_state, " is unknown"));
+}
 
 absl::StatusOr<SessionCall> CallFromProto(const v1::OpenReadRequest& message) {
   return CallAbout(message, message.clear_epoch());
@@ -157,7 +170,7 @@ absl::StatusOr<std::vector<LeaseId>> LeasesFromProto(
 absl::StatusOr<WritePath::ReserveCall> CallFromProto(
     const v1::ReserveRequest& message) {
   WritePath::ReserveCall call;
-  ASSIGN_OR_RETURN(call.wait, WaitFromProto(message.wait_for()));
+  ASSIGN_OR_RETURN(call.wait, WaitFromWire(message.wait_for()));
   ASSIGN_OR_RETURN(call.name_space, IdFromProto<NamespaceId>(
                                         "name_space", message.name_space()));
   if (call.name_space.IsZero()) return Wrong("name_space", "is zero");
@@ -180,20 +193,9 @@ absl::StatusOr<WritePath::ReserveCall> CallFromProto(
         StrCat("has ", message.hint().conversation().size(), " bytes; at most ",
                kMaxConversationBytes, " are allowed"));
   }
-  using State = EvictionPolicy::ConversationState;
-  switch (message.hint().session_state()) {
-    case 0:
-      call.conversation = State::kUnknown;
-      return call;
-    case 1:
-      call.conversation = State::kWillReturn;
-      return call;
-    case 2:
-      call.conversation = State::kEnded;
-      return call;
-  }
-  return Wrong("hint.session_state",
-               StrCat(message.hint().session_state(), " is unknown"));
+  ASSIGN_OR_RETURN(call.conversation,
+                   ConversationFromWire(message.hint().session_state()));
+  return call;
 }
 
 void ToProto(const Reservations::ReserveAnswer& answer,
@@ -212,7 +214,7 @@ absl::StatusOr<WritePath::CommitCall> CallFromProto(
   if (call.reservation == ReservationId::kNone) {
     return Wrong("reservation", "is zero");
   }
-  ASSIGN_OR_RETURN(call.wait, WaitFromProto(message.wait_for()));
+  ASSIGN_OR_RETURN(call.wait, WaitFromWire(message.wait_for()));
   const auto blocks = static_cast<std::size_t>(message.indexes_size());
   if (blocks > kMaxBatchKeys) {
     return Wrong("indexes", StrCat("has ", blocks, " entries; at most ",

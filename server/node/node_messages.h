@@ -8,6 +8,7 @@
 #ifndef FIRNKV_SERVER_NODE_NODE_MESSAGES_H_
 #define FIRNKV_SERVER_NODE_NODE_MESSAGES_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@
 #include "server/node/read_path.h"
 #include "server/node/reservations.h"
 #include "server/node/write_path.h"
+#include "server/policy/eviction.h"
 #include "server/tier/lease_table.h"
 
 namespace firnkv {
@@ -32,6 +34,11 @@ class ReportCorruptRequest;
 class ReserveRequest;
 class ReserveResponse;
 }  // namespace v1
+
+// Numbers that calls share, whichever way they come.
+absl::StatusOr<CommitWait> WaitFromWire(std::uint32_t wait_for);
+absl::StatusOr<EvictionPolicy::ConversationState> ConversationFromWire(
+    std::uint32_t session_state);
 
 absl::StatusOr<SessionCall> CallFromProto(const v1::OpenReadRequest& message);
 absl::StatusOr<SessionCall> CallFromProto(const v1::ExistsRequest& message);

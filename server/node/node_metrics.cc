@@ -148,6 +148,10 @@ void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
   list->AddCounter("firnkv_node_bad_requests_total",
                    "Calls and frames that were refused as malformed.",
                    &bad_requests);
+  list->AddCounter("firnkv_node_frame_calls_total",
+                   "Calls of local sessions that came as frames over their "
+                   "socket, not as gRPC.",
+                   &frame_calls);
   list->AddHistogram("firnkv_node_open_read_seconds",
                      "OpenRead, from its arrival to its answer.", &open_read);
   list->AddHistogram("firnkv_node_reserve_seconds",

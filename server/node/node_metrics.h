@@ -41,6 +41,7 @@ struct NodeMetrics {
   ByOutcome commits;
   Counter stream_bytes;
   Counter bad_requests;
+  Counter frame_calls;
   // Whole calls, from their arrival to their answer.
   LatencyHistogram open_read;
   LatencyHistogram reserve;

@@ -5,6 +5,7 @@
 
 #include "proto/base/limits.h"
 #include "proto/base/request.h"
+#include "proto/base/session_frame.h"
 #include "proto/base/slot_header.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
@@ -66,29 +67,45 @@ void SessionSocket::OnMessage(const std::string& message,
     MutexLock lock(&mutex_);
     state = state_;
   }
+  if (state == State::kEnded) return;
+  const absl::Status status = Decode(state, message, std::move(memory));
+  if (!status.ok()) End(status);
+}
+
+absl::Status SessionSocket::Decode(State state, const std::string& message,
+                                   std::shared_ptr<SharedMemory> memory) {
+  if (BeginsFrame(message)) {
+    return memory == nullptr ? OnFrame(message)
+                             : Broken("a descriptor that nobody asked for");
+  }
   v1::ClientMessage decoded;
-  absl::Status status;
   if (message.size() > kMaxSessionMessageBytes ||
       !decoded.ParseFromString(message)) {
-    status = Broken("not a message");
-  } else {
-    switch (state) {
-      case State::kHello:
-        status = decoded.has_hello() && memory == nullptr
-                     ? OnHello(decoded.hello())
-                     : Broken("the first message is not a hello");
-        break;
-      case State::kAsking:
-        status = Broken("a message before the welcome");
-        break;
-      case State::kLive:
-        status = OnLiveMessage(decoded, std::move(memory));
-        break;
-      case State::kEnded:
-        return;
-    }
+    return Broken("not a message");
   }
-  if (!status.ok()) End(status);
+  switch (state) {
+    case State::kHello:
+      return decoded.has_hello() && memory == nullptr
+                 ? OnHello(decoded.hello())
+                 : Broken("the first message is not a hello");
+    case State::kAsking:
+      return Broken("a message before the welcome");
+    case State::kLive:
+      return OnLiveMessage(decoded, std::move(memory));
+    case State::kEnded:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionSocket::OnFrame(std::string_view packet) {
+  SessionCalls* calls = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    calls = calls_.get();
+  }
+  if (calls == nullptr) return Broken("a frame that was not agreed upon");
+  return calls->OnFrame(packet);
 }
 
 absl::Status SessionSocket::OnHello(const v1::SessionHello& hello) {
@@ -103,7 +120,10 @@ absl::Status SessionSocket::OnHello(const v1::SessionHello& hello) {
   if (parts_.credentials->cluster().IsZero()) {
     return absl::UnavailableError("this node has not met its catalog yet");
   }
-  const bool knows_layout =
+  Wishes wishes;
+  wishes.protocol = protocol;
+  wishes.call_frames = std::min(hello.call_frames(), kCallFrames);
+  wishes.knows_layout =
       std::find(hello.mapped_layouts().begin(), hello.mapped_layouts().end(),
                 kMappedLayoutVersion) != hello.mapped_layouts().end();
   if (!hello.token().empty()) {
@@ -112,18 +132,17 @@ absl::Status SessionSocket::OnHello(const v1::SessionHello& hello) {
     if (claims.role != Role::kTenant || claims.tenant.IsZero()) {
       return absl::PermissionDeniedError("the token is no tenant's");
     }
-    OnTenant(protocol, knows_layout,
-             TenantDirectory::Tenant{claims.tenant,
-                                     parts_.tenants->NameOf(claims.tenant)});
+    OnTenant(wishes, TenantDirectory::Tenant{
+                         claims.tenant, parts_.tenants->NameOf(claims.tenant)});
     return absl::OkStatus();
   }
   // The answer may come when the session is over and this object gone.
   parts_.tenants->StartFindByPeer(
       socket_->credentials(),
       ScopedAnswer<absl::StatusOr<TenantDirectory::Tenant>>(
-          &scope_, [this, protocol, knows_layout](
-                       absl::StatusOr<TenantDirectory::Tenant> tenant) {
-            OnTenant(protocol, knows_layout, std::move(tenant));
+          &scope_,
+          [this, wishes](absl::StatusOr<TenantDirectory::Tenant> tenant) {
+            OnTenant(wishes, std::move(tenant));
           }));
   return absl::OkStatus();
 }
@@ -133,32 +152,42 @@ bool SessionSocket::IsOwn() const {
   return peer.uid == options_.own_uid || peer.privileged;
 }
 
-void SessionSocket::OnTenant(std::uint32_t protocol, bool knows_layout,
+void SessionSocket::OnTenant(const Wishes& wishes,
                              absl::StatusOr<TenantDirectory::Tenant> tenant) {
   if (!tenant.ok()) return End(tenant.status());
   LiveSession session;
   session.id = SessionId::Make(parts_.random);
   session.tenant = tenant->id;
   session.uid = socket_->credentials().uid;
-  session.mapping = knows_layout && (!IsOwn() || options_.trust_same_uid);
+  session.mapping =
+      wishes.knows_layout && (!IsOwn() || options_.trust_same_uid);
+  std::unique_ptr<SessionCalls> calls;
+  if (wishes.call_frames > 0) {
+    calls = std::make_unique<SessionCalls>(
+        parts_.calls, session, &scope_, [this](std::string packet) {
+          const absl::Status sent = socket_->Send(std::move(packet), nullptr);
+          if (!sent.ok()) End(sent);
+        });
+  }
   {
     MutexLock lock(&mutex_);
     if (state_ != State::kAsking) return;
     state_ = State::kLive;
     session_ = session;
+    calls_ = std::move(calls);
     // Under the lock: an End that comes now must find it to take it out.
     parts_.registry->Add(session);
   }
-  Welcome(session, tenant->name, protocol);
+  Welcome(session, tenant->name, wishes);
 }
 
 void SessionSocket::Welcome(const LiveSession& session,
                             const std::string& tenant_name,
-                            std::uint32_t protocol) {
+                            const Wishes& wishes) {
   v1::NodeMessage message;
   v1::SessionWelcome* const welcome = message.mutable_welcome();
   ToProto(parts_.credentials->handshake(), welcome->mutable_handshake());
-  welcome->set_agreed_protocol(protocol);
+  welcome->set_agreed_protocol(wishes.protocol);
   welcome->set_session(IdToProto(session.id));
   welcome->set_tenant(IdToProto(session.tenant));
   welcome->set_tenant_name(tenant_name);
@@ -178,6 +207,7 @@ void SessionSocket::Welcome(const LiveSession& session,
   welcome->set_largest_block_bytes(parts_.pool->largest_block());
   welcome->set_max_staging_bytes(options_.max_staging_bytes);
   welcome->set_max_stagings(options_.max_stagings);
+  welcome->set_call_frames(wishes.call_frames);
   Send(message, nullptr);
 }
 

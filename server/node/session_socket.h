@@ -18,6 +18,9 @@
 // breaks the protocol ends the session. A session costs under 1 KiB, and 16
 // bytes for each region that it maps.
 //
+// Calls that come as frames between the messages go to session_calls.h, for
+// peers that said in their hello that they speak them.
+//
 // Does not know: blocks, calls. Who may connect at all: session_listener.h.
 //
 // Threading. Thread-safe. One mutex, never held over the socket, the pool or a
@@ -51,6 +54,7 @@
 #include "server/node/descriptor_budget.h"
 #include "server/node/node_credentials.h"
 #include "server/node/reservations.h"
+#include "server/node/session_calls.h"
 #include "server/node/session_registry.h"
 #include "server/node/staging.h"
 #include "server/node/tenant_directory.h"
@@ -96,6 +100,7 @@ class SessionSocket {
     DramPool* pool = nullptr;
     Reservations* reservations = nullptr;
     Staging* staging = nullptr;
+    SessionCalls::Parts calls;
   };
 
   // `on_ended` runs once, under no lock; the socket may be destroyed from a
@@ -120,6 +125,12 @@ class SessionSocket {
  private:
   enum class State : std::uint8_t { kHello, kAsking, kLive, kEnded };
 
+  // What a hello says besides who its peer is.
+  struct Wishes {
+    std::uint32_t protocol = 0;  // Agreed.
+    bool knows_layout = false;
+    std::uint32_t call_frames = 0;  // Agreed.
+  };
   struct Flight {
     std::uint64_t region = 0;
     std::uint32_t what = 0;
@@ -130,12 +141,16 @@ class SessionSocket {
   // received them, and with whoever keeps them.
   void OnMessage(const std::string& message,
                  std::shared_ptr<SharedMemory> memory);
+  // Shared: see above.
+  absl::Status Decode(State state, const std::string& message,
+                      std::shared_ptr<SharedMemory> memory);
+  absl::Status OnFrame(std::string_view packet) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnHello(const v1::SessionHello& hello);
-  void OnTenant(std::uint32_t protocol, bool knows_layout,
+  void OnTenant(const Wishes& wishes,
                 absl::StatusOr<TenantDirectory::Tenant> tenant)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Welcome(const LiveSession& session, const std::string& tenant_name,
-               std::uint32_t protocol);
+               const Wishes& wishes);
   // Shared: see OnMessage.
   absl::Status OnLiveMessage(const v1::ClientMessage& message,
                              std::shared_ptr<SharedMemory> memory);
@@ -169,6 +184,8 @@ class SessionSocket {
   // The descriptor in flight, and how many there were.
   std::optional<Flight> in_flight_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t flights_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Set as it becomes live, where its peer speaks frames; never reset.
+  std::unique_ptr<SessionCalls> calls_ ABSL_GUARDED_BY(mutex_);
   // Regions of which the peer got a descriptor and said nothing since.
   absl::flat_hash_set<std::uint64_t> mapped_ ABSL_GUARDED_BY(mutex_);
 

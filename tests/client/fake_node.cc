@@ -11,6 +11,7 @@
 #include "proto/base/request.h"
 #include "proto/base/text.h"
 #include "proto/convert.h"
+#include "tests/client/fake_frames.h"
 
 namespace firnkv {
 namespace {
@@ -182,6 +183,12 @@ void FakeNode::DropSessions() {
   }
 }
 
+void FakeNode::SendPacket(const std::string& packet) {
+  for (const auto& session : connected_) {
+    if (!session->over) (void)session->socket->Send(packet, nullptr);
+  }
+}
+
 void FakeNode::SendToSession(const v1::NodeMessage& message,
                              std::shared_ptr<SharedMemory> memory) {
   for (const auto& session : connected_) {
@@ -193,10 +200,11 @@ void FakeNode::SendToSession(const v1::NodeMessage& message,
 
 void FakeNode::OnMessage(Session* session, const std::string& bytes,
                          std::shared_ptr<SharedMemory> memory) {
+  if (BeginsFrame(bytes)) return OnFrame(session, bytes);
   const auto message = Parse<v1::ClientMessage>(bytes);
   switch (message.kind_case()) {
     case v1::ClientMessage::kHello:
-      if (!silent_hello) Welcome(session);
+      if (!silent_hello) Welcome(session, message.hello());
       return;
     case v1::ClientMessage::kDescriptorWanted:
       if (silent_descriptors) return;
@@ -220,7 +228,19 @@ void FakeNode::OnMessage(Session* session, const std::string& bytes,
   }
 }
 
-void FakeNode::Welcome(Session* session) {
+void FakeNode::OnFrame(Session* session, const std::string& packet) {
+  ++frames;
+  const FramedCall call = CallOfPacket(packet);
+  Handle(call.method, ControlPeer{.local = true, .address = "frames"},
+         call.request,
+         [session, call](const absl::StatusOr<std::string>& response) {
+           if (call.method == "Release" || session->over) return;
+           // The Client may have gone meanwhile.
+           (void)session->socket->Send(PacketOfAnswer(call, response), nullptr);
+         });
+}
+
+void FakeNode::Welcome(Session* session, const v1::SessionHello& hello) {
   v1::NodeMessage message;
   if (refuse_session) {
     message.mutable_refused()->set_code(
@@ -250,6 +270,7 @@ void FakeNode::Welcome(Session* session) {
     welcome.set_largest_block_bytes(kLargestBlockBytes);
     welcome.set_max_staging_bytes(kGiB);
     welcome.set_max_stagings(64);
+    welcome.set_call_frames(std::min(hello.call_frames(), call_frames));
     if (on_welcome) on_welcome(&welcome);
   }
   EXPECT_TRUE(session->socket->Send(message.SerializeAsString(), nullptr).ok());
@@ -314,6 +335,14 @@ void FakeNode::Handle(std::string_view method, const ControlPeer&,
   auto answer = Answer(name, bytes);
   const auto it = tamper.find(name);
   if (answer.ok() && it != tamper.end()) it->second(&*answer);
+  if (const auto delay = late.find(name); delay != late.end()) {
+    machine_->process()->PostAfter(
+        delay->second,
+        [reply = std::move(reply), answer = std::move(answer)]() mutable {
+          std::move(reply)(std::move(answer));
+        });
+    return;
+  }
   std::move(reply)(std::move(answer));
 }
 

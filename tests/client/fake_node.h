@@ -21,6 +21,7 @@
 #include "client/transport/local_socket.h"
 #include "proto/base/id.h"
 #include "proto/base/node_address.h"
+#include "proto/base/session_frame.h"
 #include "proto/base/slot_header.h"
 #include "proto/node.pb.h"
 #include "proto/session.pb.h"
@@ -61,6 +62,8 @@ class FakeNode : public ControlService {
   // --- What it does with control calls; by method: "OpenRead".
   // Heard, never answered.
   std::set<std::string> silent;
+  // Answered truly, so much later.
+  std::map<std::string, absl::Duration> late;
   // Answered so instead.
   std::map<std::string,
            std::function<absl::StatusOr<std::string>(const std::string&)>>
@@ -72,6 +75,10 @@ class FakeNode : public ControlService {
   std::map<std::string, int> calls;
 
   // --- What it does in sessions.
+  // The newest version of call frames that it speaks; 0: a node that has never
+  // heard of them. Calls that come so are in `calls` too.
+  std::uint32_t call_frames = kCallFrames;
+  int frames = 0;
   std::function<void(v1::SessionWelcome*)> on_welcome;
   std::optional<absl::Status> refuse_session;
   bool silent_hello = false;
@@ -88,6 +95,7 @@ class FakeNode : public ControlService {
   void DropSessions();
   void SendToSession(const v1::NodeMessage& message,
                      std::shared_ptr<SharedMemory> memory = nullptr);
+  void SendPacket(const std::string& packet);
   // It dies and comes back as another run: nothing listens between.
   void StopServing();
   void StartServing();
@@ -126,7 +134,8 @@ class FakeNode : public ControlService {
   void Accept(std::unique_ptr<LocalSocket> socket);
   void OnMessage(Session* session, const std::string& bytes,
                  std::shared_ptr<SharedMemory> memory);
-  void Welcome(Session* session);
+  void OnFrame(Session* session, const std::string& packet);
+  void Welcome(Session* session, const v1::SessionHello& hello);
   void SendDescriptor(Session* session, std::uint64_t region,
                       std::uint32_t what);
   void TakeStaging(Session* session, const v1::AddStaging& message,

@@ -96,7 +96,7 @@ struct World {
     seams.random = &random;
     seams.control = &answers;
     context.deadline = executor.Now() + absl::Seconds(1);
-    node.Attach(CountingId<SessionId>(3), "unix:node");
+    node.Attach(CountingId<SessionId>(3), "unix:node", nullptr, 0);
     catalog.SetAddress("catalog", kCluster);
   }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "proto/base/session_frame.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 #include "proto/convert.h"
@@ -47,9 +48,13 @@ absl::StatusOr<std::unique_ptr<RawSession>> RawSession::Connect(
        .on_closed = [inbox](const absl::Status&) { inbox->Put({}); }});
   Handshake handshake;
   handshake.test_vector = HandshakeTestVector();
-  RETURN_IF_ERROR(session->socket_->Send(
-      EncodeSessionHello(handshake, /*want_mapping=*/true, "", "raw"),
-      nullptr));
+  RETURN_IF_ERROR(
+      session->socket_->Send(EncodeSessionHello({.handshake = handshake,
+                                                 .want_mapping = true,
+                                                 .token = "",
+                                                 .client_name = "raw",
+                                                 .call_frames = kCallFrames}),
+                             nullptr));
   ASSIGN_OR_RETURN(const FromNode answer, session->Take(nullptr));
   if (const auto* refused = std::get_if<SessionRefused>(&answer)) {
     return refused->reason;

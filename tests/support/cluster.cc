@@ -48,6 +48,9 @@ SimCluster::SimCluster(const Options& options)
       worker.client.max_locations = 256;
       // The nodes' uid, which is not the workers' own.
       worker.client.server_uid = 1000;
+      // Both ways of calling: frames on the session's socket, and gRPC, which
+      // alone can lose and double a message.
+      worker.client.call_frames = (i + static_cast<int>(t)) % 2 == 0;
       worker.name_spaces = options.name_spaces;
       workers_.push_back(
           std::make_unique<SimWorker>(&world_, std::move(worker)));

@@ -25,6 +25,13 @@ SessionPeer::SessionPeer(SimMachine* machine, std::string_view path,
   socket_->Start(
       {.on_message =
            [this](std::string text, std::shared_ptr<SharedMemory> memory) {
+             if (BeginsFrame(text)) {
+               const absl::StatusOr<CallFrame> frame = DecodeCallPacket(text);
+               CHECK(frame.ok());
+               frames.push_back(
+                   {frame->type, frame->request, std::string(frame->body)});
+               return;
+             }
              v1::NodeMessage message;
              CHECK(message.ParseFromString(text));
              got.push_back({std::move(message), std::move(memory)});
@@ -40,6 +47,7 @@ v1::ClientMessage SessionPeer::Hello(ClusterId cluster,
   message.mutable_hello()->add_mapped_layouts(1);
   message.mutable_hello()->set_token(token);
   message.mutable_hello()->set_client_name("a test");
+  message.mutable_hello()->set_call_frames(kCallFrames);
   return message;
 }
 
@@ -52,6 +60,11 @@ void SessionPeer::SendRaw(std::string bytes,
                           std::shared_ptr<SharedMemory> memory) {
   // A node that has closed is what some tests wait for.
   (void)socket_->Send(std::move(bytes), std::move(memory));
+}
+
+std::uint64_t SessionPeer::SendCall(FrameType type, const std::string& body) {
+  SendRaw(EncodeCallPacket(type, ++last_call_, body));
+  return last_call_;
 }
 
 void SessionPeer::WantDescriptor(std::uint64_t region, std::uint32_t what) {

@@ -20,6 +20,7 @@
 #include "proto/base/frame.h"
 #include "proto/base/id.h"
 #include "proto/base/outcome.h"
+#include "proto/base/session_frame.h"
 #include "proto/session.pb.h"
 #include "tests/support/sim_world.h"
 
@@ -40,6 +41,8 @@ class SessionPeer {
   void Taken(std::uint64_t region, std::uint32_t what);
   void AddStaging(std::uint64_t id, std::shared_ptr<SharedMemory> memory,
                   std::uint64_t bytes);
+  // A call as a frame; its number is the answer's.
+  std::uint64_t SendCall(FrameType type, const std::string& body);
   void Close() { socket_->Close(); }
 
   bool connected() const { return socket_ != nullptr; }
@@ -53,9 +56,17 @@ class SessionPeer {
     std::shared_ptr<SharedMemory> memory;
   };
   std::vector<Got> got;
+  // Frames that have come.
+  struct GotFrame {
+    FrameType type;
+    std::uint64_t request;
+    std::string body;
+  };
+  std::vector<GotFrame> frames;
 
  private:
   bool closed_ = false;
+  std::uint64_t last_call_ = 0;
   std::unique_ptr<LocalSocket> socket_;
 };
 
