@@ -10,6 +10,7 @@
 #include "client/catalog_client.h"
 #include "client/clear_epochs.h"
 #include "client/client_core.h"
+#include "client/completion_queue.h"
 #include "client/counters.h"
 #include "client/frame_calls.h"
 #include "client/lookup_operation.h"
@@ -240,6 +241,77 @@ RemoveReport Client::Remove(const RemoveRequest& request) {
   Blocking<RemoveReport> done;
   StartRemove(request, [&](const RemoveReport& report) { done.Set(report); });
   return done.Wait();
+}
+
+// --- Submitted.
+
+namespace {
+
+// Of an operation that ends with a report and then gives its buffers back: the
+// report is kept for the second of the two.
+template <typename Report, typename Done>
+Done Completing(CompletionQueue* queue, CompletionId id) {
+  // Shared by the two ends.
+  const auto report = std::make_shared<Report>();
+  return Done{.on_outcome = [report](const Report& told) { *report = told; },
+              .on_buffers_free =
+                  [queue, id, report] {
+                    queue->Finish({.id = id, .result = *report});
+                  }};
+}
+
+}  // namespace
+
+absl::StatusOr<CompletionId> Client::SubmitRead(const ReadRequest& request) {
+  if (core_->forked()) return absl::UnavailableError(ToAbsl(kForked));
+  CompletionQueue* const queue = core_->completions();
+  ASSIGN_OR_RETURN(const CompletionId id, queue->Begin());
+  StartRead(request, Completing<ReadReport, ReadDone>(queue, id));
+  return id;
+}
+
+absl::StatusOr<CompletionId> Client::SubmitWrite(const WriteRequest& request) {
+  if (core_->forked()) return absl::UnavailableError(ToAbsl(kForked));
+  CompletionQueue* const queue = core_->completions();
+  ASSIGN_OR_RETURN(const CompletionId id, queue->Begin());
+  StartWrite(request, Completing<WriteReport, WriteDone>(queue, id));
+  return id;
+}
+
+absl::StatusOr<CompletionId> Client::SubmitOpenViews(
+    const OpenViewsRequest& request, CallSite opened_at) {
+  if (core_->forked()) return absl::UnavailableError(ToAbsl(kForked));
+  CompletionQueue* const queue = core_->completions();
+  ASSIGN_OR_RETURN(const CompletionId id, queue->Begin());
+  StartOpenViews(
+      request,
+      [queue, id](ViewBatch batch) {
+        queue->Finish({.id = id, .result = std::move(batch)});
+      },
+      opened_at);
+  return id;
+}
+
+absl::StatusOr<CompletionId> Client::SubmitExists(
+    const ExistsRequest& request) {
+  if (core_->forked()) return absl::UnavailableError(ToAbsl(kForked));
+  CompletionQueue* const queue = core_->completions();
+  ASSIGN_OR_RETURN(const CompletionId id, queue->Begin());
+  StartExists(request, [queue, id](const ExistsReport& report) {
+    queue->Finish({.id = id, .result = report});
+  });
+  return id;
+}
+
+std::vector<Completion> Client::DrainCompletions(std::size_t most) {
+  // A child that drained would clear its parent's signal.
+  if (core_->forked()) return {};
+  return core_->completions()->Drain(most);
+}
+
+absl::StatusOr<int> Client::CompletionFd() {
+  if (core_->forked()) return absl::UnavailableError(ToAbsl(kForked));
+  return core_->completions()->Fd();
 }
 
 // --- Shared memory, and about.

@@ -8,9 +8,10 @@
 //     (*client)->OpenViews({...});                    // view.h
 //     (*client)->Write({...});                        // write.h
 //
-// Every call is a batch, has a deadline, and comes in two forms of one
-// implementation: the blocking one waits for the other. Outcomes by block stand
-// in the caller's own structs beside their buffers.
+// Every call is a batch, has a deadline, and comes in forms of one
+// implementation: with a callback, blocking, and submitted, to be drained once
+// a descriptor says so (completion.h). Outcomes by block stand in the caller's
+// own structs beside their buffers.
 //
 // A node that goes away is looked for in the background; calls are kUnavailable
 // or served from elsewhere meanwhile. An invariant of the SDK's own that turns
@@ -29,11 +30,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/completion.h"
 #include "client/lookup.h"
 #include "client/namespace.h"
 #include "client/options.h"
@@ -100,6 +103,22 @@ class Client {
   void StartWrite(const WriteRequest& request, WriteDone done);
   void StartExists(const ExistsRequest& request, ExistsDone done);
   void StartRemove(const RemoveRequest& request, RemoveDone done);
+
+  // --- The same, submitted now and drained later (completion.h). Never blocks.
+  // RESOURCE_EXHAUSTED: too much is not drained; UNAVAILABLE: a forked child.
+  // Whatever else happens to an operation is its result.
+  absl::StatusOr<CompletionId> SubmitRead(const ReadRequest& request);
+  absl::StatusOr<CompletionId> SubmitWrite(const WriteRequest& request);
+  absl::StatusOr<CompletionId> SubmitOpenViews(
+      const OpenViewsRequest& request, CallSite opened_at = CallSite::Here());
+  absl::StatusOr<CompletionId> SubmitExists(const ExistsRequest& request);
+  // What has finished, in that order, at most so many. Another thread's drain
+  // gets others.
+  std::vector<Completion> DrainCompletions(std::size_t most = kMaxUndrained);
+  // Readable while something can be drained; the Client's, to be waited on and
+  // neither read nor closed. RESOURCE_EXHAUSTED where there are no
+  // descriptors; one can drain without it.
+  absl::StatusOr<int> CompletionFd();
 
   // --- Shared memory. Writes from it cost the SDK no copy; it is as good as
   // any for reads. Page-aligned, zeroed, the caller's until FreeShared or the

@@ -15,6 +15,7 @@
 #include "client/catalog_client.h"
 #include "client/clear_epochs.h"
 #include "client/client.h"
+#include "client/completion_queue.h"
 #include "client/counters.h"
 #include "client/location_cache.h"
 #include "client/node_client.h"
@@ -48,6 +49,7 @@ class Client::Core {
   Session* session() { return &session_; }
   // By which blocking calls wait; null in a forked child (rule S6).
   FrameCalls* frames() { return forked() ? nullptr : node_.frames(); }
+  CompletionQueue* completions() { return &completions_; }
   About Describe() const;
 
  private:
@@ -61,6 +63,8 @@ class Client::Core {
   ClientCounters counters_;
   Poison poison_;
   TaskScope scope_;
+  // Outlives what finishes into it.
+  CompletionQueue completions_;
   OperationSet operations_;
   BounceMemory bounce_;
   ClearEpochs epochs_;
