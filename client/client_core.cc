@@ -51,7 +51,8 @@ Client::Core::Core(ClientOptions options, const Seams& seams)
       streams_(&seams_,
                {.connections_per_node = options_.streams_per_node,
                 .connect_timeout = options_.stream_connect_timeout},
-               [this] { return Credentials(); }) {
+               [this] { return Credentials(); }),
+      probes_(&seams_, &counters_, &router_, &streams_) {
   parts_.options = &options_;
   parts_.seams = &seams_;
   parts_.counters = &counters_;
@@ -62,6 +63,7 @@ Client::Core::Core(ClientOptions options, const Seams& seams)
   parts_.streams = &streams_;
   parts_.locations = &locations_;
   parts_.router = &router_;
+  parts_.probes = &probes_;
   parts_.retries = &retries_;
   parts_.epochs = &epochs_;
   parts_.bounce = &bounce_;
@@ -90,6 +92,7 @@ void Client::Core::Close() {
   operations_.Close();
   parts_.views->Close();
   session_.Close();
+  probes_.Close();
   streams_.Close();
   catalog_.Close();
   node_.Close();

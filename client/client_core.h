@@ -22,6 +22,7 @@
 #include "client/opened_views.h"
 #include "client/operation.h"
 #include "client/options.h"
+#include "client/peer_probes.h"
 #include "client/retry.h"
 #include "client/router.h"
 #include "client/session.h"
@@ -76,6 +77,7 @@ class Client::Core {
   CatalogClient catalog_;
   StagingPool staging_;
   StreamTransport streams_;
+  PeerProbes probes_;
   ClientParts parts_;
 };
 

@@ -76,6 +76,7 @@ ClientStats Snapshot(const ClientCounters& counters,
   out.locate_failures = counters.locate_failures.value();
   out.torn_reads = counters.torn_reads.value();
   out.corrupt_blocks = counters.corrupt_blocks.value();
+  out.probes = counters.probes.value();
   out.breaker_skips = counters.breaker_skips.value();
   out.views_dropped = counters.views_dropped.value();
   out.sessions = counters.sessions.value();

@@ -54,6 +54,7 @@ struct ClientCounters {
   Counter torn_reads;
   Counter corrupt_blocks;
   Counter breaker_skips;
+  Counter probes;
   Counter views_dropped;
   Counter sessions;
   Counter sessions_lost;

@@ -35,6 +35,7 @@ struct ClientCounters;
 class LocationCache;
 class NodeClient;
 class OperationSet;
+class PeerProbes;
 class Poison;
 class RetryBudget;
 class Router;
@@ -56,6 +57,7 @@ struct ClientParts {
   StreamTransport* streams = nullptr;
   LocationCache* locations = nullptr;
   Router* router = nullptr;
+  PeerProbes* probes = nullptr;
   RetryBudget* retries = nullptr;
   ClearEpochs* epochs = nullptr;
   BounceMemory* bounce = nullptr;

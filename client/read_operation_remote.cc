@@ -7,6 +7,7 @@
 
 #include "client/clear_epochs.h"
 #include "client/counters.h"
+#include "client/peer_probes.h"
 #include "client/read_operation.h"
 #include "client/retry.h"
 #include "client/router.h"
@@ -120,6 +121,10 @@ void ReadOperation::StartFetches(const Indexes& indexes) {
   }
   const std::vector<std::optional<NodeAddress>> picked =
       parts_.router->Pick(wanted);
+  // Not at the price of this read's time.
+  for (const NodeAddress& failed : parts_.router->TakeProbes(wanted)) {
+    parts_.probes->Start(failed, IdOf(indexes.front()));
+  }
   std::map<NodeId, std::pair<NodeAddress, Indexes>> nodes;
   Indexes nowhere;
   for (std::size_t n = 0; n < indexes.size(); ++n) {
@@ -135,8 +140,7 @@ void ReadOperation::StartFetches(const Indexes& indexes) {
       static_cast<std::size_t>(parts_.options->streams_per_node);
   for (auto& [node, entry] : nodes) {
     auto& [address, blocks] = entry;
-    // For all parts together: where a node may only be probed, this read is
-    // the probe.
+    // For all parts together. It may have failed since it was picked.
     if (!parts_.router->Begin(node, blocks.size())) {
       nowhere.insert(nowhere.end(), blocks.begin(), blocks.end());
       continue;
@@ -374,6 +378,10 @@ void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end) {
                (!timed_out_ || fetch.answered())) {
       // Given up for other reasons than that node's silence.
       verdict = Router::Verdict::kUnknown;
+    } else if (end == StreamEnd::kUnreachable ||
+               (end == StreamEnd::kCancelled &&
+                request_.deadline >= Router::kSilence)) {
+      verdict = Router::Verdict::kAway;
     }
     for (const std::size_t i : fetch.indexes()) {
       if (over || !IsIn(blocks_[i], fetch)) continue;

@@ -14,16 +14,13 @@ absl::Duration Backoff::Next(Random* random) {
          absl::Nanoseconds(static_cast<std::int64_t>(more));
 }
 
-bool Breaker::WouldAsk(BootTime now) const {
-  if (failures_ < kFailures) return true;
-  return !probing_ && now >= open_until_;
-}
-
 bool Breaker::MayAsk(BootTime now) {
   if (!WouldAsk(now)) return false;
-  if (failures_ >= kFailures) probing_ = true;
+  if (!closed()) probing_ = true;
   return true;
 }
+
+bool Breaker::TakeProbe(BootTime now) { return !closed() && MayAsk(now); }
 
 void Breaker::Succeeded() {
   failures_ = 0;
@@ -37,6 +34,11 @@ void Breaker::Failed(BootTime now, Random* random) {
   if (failures_ == kFailures && now >= open_until_) {
     open_until_ = now + backoff_.Next(random);
   }
+}
+
+void Breaker::FailedForSure(BootTime now, Random* random) {
+  failures_ = kFailures;
+  Failed(now, random);
 }
 
 void RetryBudget::Earn(std::int64_t tries) {

@@ -48,14 +48,22 @@ class Breaker {
 
   // True: ask, and say how it went. Counts as the probe where one is due.
   bool MayAsk(BootTime now);
-  // As MayAsk, without taking the probe.
-  bool WouldAsk(BootTime now) const;
+  // Whether the peer is thought to be well: anybody may ask.
+  bool closed() const { return failures_ < kFailures; }
+  // True: it is not, and the caller makes the probe that is due.
+  bool TakeProbe(BootTime now);
   void Succeeded();
   void Failed(BootTime now, Random* random);
+  // It failed in a way that leaves no doubt: opens at once.
+  void FailedForSure(BootTime now, Random* random);
   // The asking ended without telling anything about the peer.
   void NoVerdict() { probing_ = false; }
 
  private:
+  bool WouldAsk(BootTime now) const {
+    return closed() || (!probing_ && now >= open_until_);
+  }
+
   Backoff backoff_;
   int failures_ = 0;
   bool probing_ = false;

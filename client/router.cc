@@ -25,13 +25,13 @@ void Router::Learn(absl::Span<const NodeAddress> nodes) {
       }
       nodes_.insert_or_assign(
           address.node,
-          Node{.address = address, .in_flight = 0, .breaker = Breaker({})});
+          Node{.address = address, .in_flight = 0, .breaker = Breaker(kPace)});
       continue;
     }
     // Another run of it, or elsewhere: what went wrong before says nothing.
     if (it->second.address.epoch != address.epoch ||
         it->second.address.stream_address != address.stream_address) {
-      it->second.breaker = Breaker({});
+      it->second.breaker = Breaker(kPace);
     }
     it->second.address = address;
   }
@@ -39,7 +39,6 @@ void Router::Learn(absl::Span<const NodeAddress> nodes) {
 
 std::vector<std::optional<NodeAddress>> Router::Pick(
     absl::Span<const Wanted> blocks) {
-  const BootTime now = clock_->Now();
   std::vector<std::optional<NodeAddress>> picked(blocks.size());
 
   MutexLock lock(&mutex_);
@@ -59,7 +58,7 @@ std::vector<std::optional<NodeAddress>> Router::Pick(
       if (it == nodes_.end()) continue;
       const Node& node = it->second;
       if (node.address.epoch != location.epoch) continue;
-      if (!node.breaker.WouldAsk(now)) continue;
+      if (!node.breaker.closed()) continue;
       const std::pair<int, std::size_t> cost(
           Distance(node.address.labels), node.in_flight + given[location.node]);
       if (best == nullptr || cost < best_cost) {
@@ -74,12 +73,27 @@ std::vector<std::optional<NodeAddress>> Router::Pick(
   return picked;
 }
 
-bool Router::Begin(NodeId node, std::size_t blocks) {
+std::vector<NodeAddress> Router::TakeProbes(absl::Span<const Wanted> blocks) {
   const BootTime now = clock_->Now();
+  std::vector<NodeAddress> probes;
+  MutexLock lock(&mutex_);
+  for (const Wanted& wanted : blocks) {
+    for (const KnownLocation& location : wanted.locations) {
+      const auto it = nodes_.find(location.node);
+      if (it == nodes_.end()) continue;
+      Node& node = it->second;
+      if (node.address.epoch != location.epoch) continue;
+      if (node.breaker.TakeProbe(now)) probes.push_back(node.address);
+    }
+  }
+  return probes;
+}
+
+bool Router::Begin(NodeId node, std::size_t blocks) {
   MutexLock lock(&mutex_);
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return false;
-  if (!it->second.breaker.MayAsk(now)) return false;
+  if (!it->second.breaker.closed()) return false;
   it->second.in_flight += blocks;
   return true;
 }
@@ -96,6 +110,9 @@ void Router::End(NodeId node, std::size_t blocks, Verdict verdict) {
       return;
     case Verdict::kFailed:
       it->second.breaker.Failed(now, random_);
+      return;
+    case Verdict::kAway:
+      it->second.breaker.FailedForSure(now, random_);
       return;
     case Verdict::kUnknown:
       it->second.breaker.NoVerdict();

@@ -1,6 +1,10 @@
 // Which node serves which block: the nearest that is thought to be well, and
 // among equals the one with least of ours in flight.
 //
+// A node that failed is left alone, and no caller's read finds out whether it
+// is back: that costs a timeout where it is not. Whoever would have asked it
+// takes a probe instead (peer_probes.h).
+//
 // Knows nodes by what the catalog's answers said of them, and how our own
 // requests to them went. Moves no bytes.
 //
@@ -42,6 +46,15 @@ class Router {
   // The catalog named these.
   void Learn(absl::Span<const NodeAddress> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // How long a node that failed is left alone before it is probed: short, since
+  // probes cost no read its time.
+  static constexpr Backoff::Options kPace = {.first = absl::Milliseconds(50),
+                                             .most = absl::Seconds(1)};
+
+  // A node that has said nothing for so long is as good as away: it is left
+  // alone at once, not after a second failure.
+  static constexpr absl::Duration kSilence = absl::Milliseconds(100);
+
   // Chooses one node for each block. nullopt: every node that has it is unknown
   // in that epoch, excluded by the caller, or not asked since it failed.
   struct Wanted {
@@ -52,17 +65,24 @@ class Router {
   std::vector<std::optional<NodeAddress>> Pick(absl::Span<const Wanted> blocks)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A request of so many blocks goes to the node. False: its breaker is open
-  // (or its probe taken), do not send.
+  // Nodes of those locations that failed and may be tried now: the caller
+  // probes each, and says by End(node, 0, verdict) how that went.
+  std::vector<NodeAddress> TakeProbes(absl::Span<const Wanted> blocks)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A request of so many blocks goes to the node. False: its breaker is open,
+  // do not send.
   bool Begin(NodeId node, std::size_t blocks) ABSL_LOCKS_EXCLUDED(mutex_);
 
   enum class Verdict : std::uint8_t {
     kServed,
     kFailed,
+    // It could not be reached at all, or was silent for kSilence.
+    kAway,
     // Cancelled before it told anything.
     kUnknown,
   };
-  // Once for each Begin that returned true.
+  // Once for each Begin that returned true, and each probe.
   void End(NodeId node, std::size_t blocks, Verdict verdict)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -66,6 +66,8 @@ struct ClientStats {
   std::uint64_t corrupt_blocks = 0;
   // Blocks not fetched since their node's breaker was open.
   std::uint64_t breaker_skips = 0;
+  // Asked in the background whether a node that failed is back.
+  std::uint64_t probes = 0;
   // Batches of views that ended without Close.
   std::uint64_t views_dropped = 0;
 

@@ -99,6 +99,25 @@ TEST(BreakerTest, AProbeWithoutVerdictLeavesRoomForAnother) {
   EXPECT_TRUE(breaker.MayAsk(later));
 }
 
+TEST(BreakerTest, AFailureWithoutDoubtOpensItAtOnce) {
+  SeededRandom random(7);
+  Breaker breaker(kQuick);
+
+  breaker.FailedForSure(At(absl::ZeroDuration()), &random);
+
+  EXPECT_FALSE(breaker.closed());
+  EXPECT_FALSE(breaker.TakeProbe(At(absl::Milliseconds(49))));
+  EXPECT_TRUE(breaker.TakeProbe(At(absl::Milliseconds(100))));
+  EXPECT_FALSE(breaker.TakeProbe(At(absl::Milliseconds(100))));
+}
+
+TEST(BreakerTest, AClosedOneHasNoProbe) {
+  Breaker breaker(kQuick);
+
+  EXPECT_TRUE(breaker.closed());
+  EXPECT_FALSE(breaker.TakeProbe(At(absl::ZeroDuration())));
+}
+
 TEST(RetryBudgetTest, RetriesAreATenthOfTries) {
   RetryBudget budget;
   while (budget.Spend()) {

@@ -10,6 +10,9 @@
 namespace firnkv {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
 class RouterTest : public ::testing::Test {
  protected:
   RouterTest() {
@@ -32,6 +35,10 @@ class RouterTest : public ::testing::Test {
       Locations locations, absl::InlinedVector<NodeId, 1> excluded = {}) {
     return router_.Pick({{.locations = std::move(locations),
                           .excluded = std::move(excluded)}})[0];
+  }
+  std::vector<NodeAddress> Probes(Locations locations) {
+    return router_.TakeProbes(
+        {{.locations = std::move(locations), .excluded = {}}});
   }
   void Fail(const NodeAddress& address) {
     ASSERT_TRUE(router_.Begin(address.node, 1));
@@ -98,15 +105,63 @@ TEST_F(RouterTest, ExcludedNodesAndOtherRunsAreNotPicked) {
   EXPECT_EQ(Pick({earlier}), std::nullopt);
 }
 
-TEST_F(RouterTest, ANodeThatKeepsFailingIsLeftAloneForAWhile) {
+TEST_F(RouterTest, ANodeThatKeepsFailingIsLeftAloneUntilAProbeSucceeds) {
   const auto one = Add(1, {});
   Fail(one);
+  EXPECT_EQ(Pick({At(one)}), one) << "once may be an idle connection's end";
   Fail(one);
 
   EXPECT_EQ(Pick({At(one)}), std::nullopt);
   EXPECT_FALSE(router_.Begin(one.node, 1));
+  EXPECT_THAT(Probes({At(one)}), IsEmpty()) << "not yet";
   clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Pick({At(one)}), std::nullopt) << "no read is the probe";
+  EXPECT_THAT(Probes({At(one)}), ElementsAre(one));
+  EXPECT_THAT(Probes({At(one)}), IsEmpty()) << "one at a time";
+
+  router_.End(one.node, 0, Router::Verdict::kServed);
+
   EXPECT_EQ(Pick({At(one)}), one);
+}
+
+TEST_F(RouterTest, ANodeThatCannotBeReachedIsLeftAloneAtOnce) {
+  const auto one = Add(1, {});
+  ASSERT_TRUE(router_.Begin(one.node, 1));
+
+  router_.End(one.node, 1, Router::Verdict::kAway);
+
+  EXPECT_EQ(Pick({At(one)}), std::nullopt);
+}
+
+TEST_F(RouterTest, ProbesThatFailComeEverMoreSeldom) {
+  const auto one = Add(1, {});
+  ASSERT_TRUE(router_.Begin(one.node, 1));
+  router_.End(one.node, 1, Router::Verdict::kAway);
+
+  int probes = 0;
+  for (int millis = 0; millis < 60'000; ++millis) {
+    clock_.Advance(absl::Milliseconds(1));
+    for (const NodeAddress& probe : Probes({At(one)})) {
+      ++probes;
+      router_.End(probe.node, 0, Router::Verdict::kAway);
+    }
+  }
+
+  // 50 ms doubled up to 1 s, each drawn from its upper half.
+  EXPECT_GE(probes, 60);
+  EXPECT_LE(probes, 2 * 60 + 5);
+}
+
+TEST_F(RouterTest, OnlyWhatIsWantedIsProbed) {
+  const auto one = Add(1, {});
+  const auto two = Add(2, {});
+  for (const auto& node : {one, two}) {
+    ASSERT_TRUE(router_.Begin(node.node, 1));
+    router_.End(node.node, 1, Router::Verdict::kAway);
+  }
+  clock_.Advance(absl::Seconds(1));
+
+  EXPECT_THAT(Probes({At(two)}), ElementsAre(two));
 }
 
 TEST_F(RouterTest, AnotherRunOfANodeBeginsWithACleanSlate) {

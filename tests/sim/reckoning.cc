@@ -298,14 +298,21 @@ void Reckoning::WriteAndReadBack(SimWorker* writer, SimWorker* reader,
   }
 }
 
-// The rest of a batch may push a block out of a pool this small, and the first
-// reader of what a bit flip spoilt finds that: but then it must work.
+// The rest of a batch may push a block out of a pool this small, the first
+// reader of what a bit flip spoilt finds that, and a reader whose other node
+// was away until now leaves it alone for a while yet: but then it must work.
 void Reckoning::WriteAndReadAlone(SimWorker* writer, SimWorker* reader,
                                   std::size_t name_space,
                                   const PlannedBlock& block) {
   std::vector<Outcome> written;
   std::vector<Outcome> read;
-  for (int i = 0; i < (operations_->corruption_expected() ? 4 : 1); ++i) {
+  for (int i = 0; i < (operations_->corruption_expected() ? 4 : 2); ++i) {
+    // Longer than Router::kPace, and a read that sets off the probe before.
+    if (!read.empty() && read[0] == Outcome::kUnavailable) {
+      cluster_->RunFor(absl::Seconds(2));
+      Read(reader, name_space, {block}, ReadWant::kEveryBlock);
+      cluster_->RunFor(absl::Milliseconds(100));
+    }
     written = Write(writer, name_space, {block});
     read = Read(reader, name_space, {block}, ReadWant::kEveryBlock);
     if (!read.empty() && read[0] == Outcome::kHit) return;
