@@ -179,7 +179,7 @@ void OpenViewsOperation::TakeGrant(std::size_t index,
     block.mapped.extents.push_back(
         {.region = nullptr, .offset = extent.offset, .length = extent.length});
     serials_[index].push_back(extent.memory);
-    regions_.emplace(extent.memory, nullptr);
+    regions_.try_emplace(extent.memory);
   }
 }
 

@@ -176,11 +176,13 @@ bool UnixConnection::ReceiveHere(
     waker_ = std::move(waker);
   }
   const bool receives = more;
+  // Waits first: an answer is hardly ever there already.
   for (bool last = false; more && !last;) {
+    more = AwaitMessage(fd);
+    if (!more) break;
     Received received = ReceiveOne(fd);
-    more = received.kind == Received::Kind::kNothingNow
-               ? AwaitMessage(fd)
-               : TakeOne(std::move(received), take, &last);
+    if (received.kind == Received::Kind::kNothingNow) continue;
+    more = TakeOne(std::move(received), take, &last);
   }
   EndReceiving();
   return receives;

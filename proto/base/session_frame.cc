@@ -53,13 +53,21 @@ absl::StatusOr<Outcome> TakeOutcome(WireReader* reader, Outcome last) {
   return *outcome;
 }
 
+// As one piece: a call has a hundred of them, and eight bytes at a time cost
+// more than all the rest of it.
 void AppendExtents(const CallExtents& extents, WireWriter* writer) {
   writer->U8(static_cast<std::uint8_t>(extents.size()));
-  for (const CallExtent& extent : extents) {
-    writer->U64(extent.memory);
-    writer->U64(extent.offset);
-    writer->U64(extent.length);
-  }
+  static_assert(sizeof(CallExtent) == 3 * sizeof(std::uint64_t));
+  writer->Bytes({reinterpret_cast<const char*>(extents.data()),
+                 extents.size() * sizeof(CallExtent)});
+}
+
+// As AppendExtents; keys are their bytes.
+void AppendKeys(const std::vector<BlockKey>& keys, WireWriter* writer) {
+  static_assert(sizeof(BlockKey) == BlockKey::kBytes);
+  writer->U32(Size32(keys.size()));
+  writer->Bytes({reinterpret_cast<const char*>(keys.data()),
+                 keys.size() * sizeof(BlockKey)});
 }
 
 absl::StatusOr<CallExtents> TakeExtents(WireReader* reader,
@@ -178,8 +186,7 @@ std::string EncodeCallOpenRead(const CallOpenReadBody& body) {
   writer.U32((body.leading_run ? kLeadingRun : 0) |
              (body.for_view ? kForView : 0));
   writer.U64(MicrosFor(body.lease));
-  writer.U32(Size32(body.keys.size()));
-  for (const BlockKey& key : body.keys) writer.Id(key);
+  AppendKeys(body.keys, &writer);
   return SealBody(std::move(out));
 }
 
