@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "client/catalog_client.h"
+#include "client/frame_calls.h"
 #include "client/node_client.h"
 #include "client/session_messages.h"
 #include "proto/base/check.h"
 #include "proto/base/limits.h"
+#include "proto/base/session_frame.h"
 #include "proto/catalog.pb.h"
 #include "proto/convert.h"
 #include "proto/node.pb.h"
@@ -37,6 +39,9 @@ enum Part : std::uint8_t {
   kCatalogRemove,
   kParts,
 };
+
+// Added to a part: the answer is a frame's body without its checksum.
+constexpr std::uint8_t kFramed = 0x80;
 
 constexpr std::size_t kKeys = 3;
 const ClusterId kCluster = CountingId<ClusterId>(1);
@@ -86,17 +91,47 @@ class Answers : public ControlConnector {
   const bool shakes_hands_;
 };
 
+// Answers every call of the session with a frame of that body.
+class FrameAnswers : public CallLine {
+ public:
+  FrameAnswers(std::string body, Executor* executor, FrameCalls* calls)
+      : body_(std::move(body)), executor_(executor), calls_(calls) {}
+  absl::Status SendPacket(std::uint64_t, std::string packet) override {
+    const absl::StatusOr<CallFrame> call = DecodeCallPacket(packet);
+    CHECK(call.ok());
+    const auto answer =
+        static_cast<FrameType>(static_cast<std::uint16_t>(call->type) + 1);
+    executor_->Post([this, answer, request = call->request] {
+      (void)calls_->OnFrame(EncodeCallPacket(answer, request, body_));
+    });
+    return absl::OkStatus();
+  }
+  bool ReceiveHere(
+      std::uint64_t,
+      absl::FunctionRef<LocalSocket::Taken(std::string_view)>) override {
+    return false;
+  }
+  void StopReceiving(std::uint64_t) override {}
+
+ private:
+  const std::string body_;
+  Executor* const executor_;
+  FrameCalls* const calls_;
+};
+
 struct World {
-  World(std::string_view bytes, bool shakes_hands)
+  World(std::string_view bytes, bool shakes_hands, bool framed)
       : answers(std::string(bytes), shakes_hands),
         node(&seams, &counters),
+        frames(WithCrc(std::string(bytes)), &executor, node.frames()),
         catalog(&seams, &counters, [] { return std::string("token"); }) {
     seams.clock = executor.clock();
     seams.executor = &executor;
     seams.random = &random;
     seams.control = &answers;
     context.deadline = executor.Now() + absl::Seconds(1);
-    node.Attach(CountingId<SessionId>(3), "unix:node", nullptr, 0);
+    node.Attach(CountingId<SessionId>(3), "unix:node",
+                framed ? &frames : nullptr, 0);
     catalog.SetAddress("catalog", kCluster);
   }
 
@@ -107,6 +142,7 @@ struct World {
   ClientCounters counters;
   CallContext context;
   NodeClient node;
+  FrameAnswers frames;
   CatalogClient catalog;
 };
 
@@ -330,6 +366,20 @@ std::string OpenReadSeed() {
   return Seed(kOpenRead, answer.SerializeAsString());
 }
 
+std::vector<std::string> FrameSeeds() {
+  CallOpenedBody opened = SampleCallOpened();
+  opened.blocks.push_back(opened.blocks.back());
+  CallReservedBody reserved = SampleCallReserved();
+  reserved.outcomes.assign(kKeys, Outcome::kStored);
+  return {
+      Seed(kOpenRead | kFramed, WithoutCrc(EncodeCallOpened(opened))),
+      Seed(kReserve | kFramed, WithoutCrc(EncodeCallReserved(reserved))),
+      Seed(kCommit | kFramed,
+           WithoutCrc(EncodeCallCommitted(
+               {.retry_after = absl::Milliseconds(20),
+                .outcomes = std::vector<Outcome>(kKeys, Outcome::kStored)})))};
+}
+
 std::string LocateSeed() {
   v1::LocateResponse answer;
   answer.set_outcomes(std::string("\1\2\1", kKeys));
@@ -359,6 +409,7 @@ std::vector<std::string> FuzzSeeds() {
   std::vector<std::string> seeds = SessionSeeds();
   const std::string outcomes("\1\2\1", kKeys);
   seeds.push_back(OpenReadSeed());
+  for (std::string& seed : FrameSeeds()) seeds.push_back(std::move(seed));
   seeds.push_back(LocateSeed());
   v1::ReserveResponse reserve;
   reserve.set_outcomes(std::string("\16\17\11", kKeys));
@@ -400,13 +451,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes,
                                       std::size_t size) {
   using namespace firnkv;  // NOLINT(google-build-using-namespace)
   FuzzInput input(bytes, size);
-  const std::uint8_t part = input.U8() % kParts;
+  const std::uint8_t first = input.U8();
+  const bool framed = (first & kFramed) != 0;
+  const auto part = static_cast<std::uint8_t>((first & ~kFramed) % kParts);
   const std::string_view rest = input.Rest();
   if (part == kSessionMessage) {
     TrySessionMessage(rest);
     return 0;
   }
-  World world(rest, part != kCatalogConnect);
+  World world(rest, part != kCatalogConnect, framed);
   switch (part) {
     case kOpenRead:
       TryOpenRead(&world);
