@@ -55,10 +55,8 @@ absl::StatusOr<SdkWorker::BlockSet*> SdkWorker::SetOf(
 }
 
 absl::StatusOr<Counts> SdkWorker::Connect(const Command& command) {
-  if (command.Number("frames") == 1) {
-    return absl::UnimplementedError("this build has no calls as frames");
-  }
   ClientOptions options;
+  options.call_frames = command.Number("frames", 1) == 1;
   options.socket_path = command.Text("socket");
   options.catalog_address = command.Text("catalog");
   // As the CLI prints it.

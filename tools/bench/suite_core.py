@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from bench import MIB, Row, bare_call, gib_a_second, micros
-from program import BenchError, Program, Skip
+from program import Program, Skip
 from suite_peers import ROOT, memcached
 
 # Of what is read: beyond any cache.
@@ -53,12 +53,7 @@ def read_mapped(bench):
 
 
 def read_mapped_frames(bench):
-    try:
-        worker, name = reader(bench, SMALL, frames=1)
-    except BenchError as error:
-        if "UNIMPLEMENTED" not in str(error):
-            raise
-        raise Skip("this build has no calls as frames") from None
+    worker, name = reader(bench, SMALL, frames=1)
     server = bench.limit("socket_limit", "unix server")
     asker = bench.limit("socket_limit", "unix asker")
     address = "unix:" + bench.scratch.file("socket_limit.sock")
