@@ -27,10 +27,12 @@ class Scratch:
 
     def __init__(self, programs):
         self.root = os.geteuid() == 0
+        # Before there is a folder to be left behind.
+        names = sorted(os.listdir(programs))
         self.path = tempfile.mkdtemp(prefix="firnkv-bench.", dir="/tmp")
         os.chmod(self.path, 0o755)
         os.mkdir(self.file("bin"), 0o755)
-        for name in sorted(os.listdir(programs)):
+        for name in names:
             if name in PROGRAMS or name.startswith("firnkv_bench_"):
                 copy_program(os.path.join(programs, name),
                              self.file("bin", name))
