@@ -146,6 +146,8 @@ absl::Status StreamConnection::OnFrame() {
     case FrameType::kRead:
     case FrameType::kCancel:
     case FrameType::kFoundCorrupt:
+    case FrameType::kReserve:
+    case FrameType::kWrite:
     case FrameType::kCallOpenRead:
     case FrameType::kCallOpened:
     case FrameType::kCallRelease:
@@ -155,6 +157,10 @@ absl::Status StreamConnection::OnFrame() {
     case FrameType::kCallCommitted:
     case FrameType::kCallFailed:
       break;
+    case FrameType::kReserved:
+    case FrameType::kWritten:
+    case FrameType::kWriteEnd:
+      return Nonsense("an answer to a write that was not asked for");
   }
   return Nonsense("a frame that no server sends here");
 }

@@ -23,7 +23,7 @@ std::optional<FrameType> TypeFromWire(std::uint16_t number) {
     return number >= static_cast<std::uint16_t>(first) &&
            number <= static_cast<std::uint16_t>(last);
   };
-  if (!is_in(FrameType::kHello, FrameType::kFoundCorrupt) &&
+  if (!is_in(FrameType::kHello, FrameType::kWriteEnd) &&
       !is_in(FrameType::kCallOpenRead, FrameType::kCallFailed)) {
     return std::nullopt;
   }
@@ -75,8 +75,9 @@ absl::StatusOr<FrameLead> DecodeLead(std::string_view bytes) {
                                  " bytes; at most ", kMaxFrameBodyBytes,
                                  " are allowed"));
   }
-  const std::uint64_t most =
-      lead.type == FrameType::kBlock ? kLargestBlockBytes : 0;
+  const bool bulk =
+      lead.type == FrameType::kBlock || lead.type == FrameType::kWrite;
+  const std::uint64_t most = bulk ? kLargestBlockBytes : 0;
   if (lead.payload_bytes > most) {
     return MalformedFrame(StrCat("a payload of ", lead.payload_bytes,
                                  " bytes; at most ", most, " are allowed"));

@@ -48,6 +48,12 @@ enum class FrameType : std::uint16_t {
   // Client: a copy that it was sent failed its checksum. The node checks for
   // itself before it isolates (rule P12); there is no answer.
   kFoundCorrupt = 7,
+  // Writes: write_frame.h.
+  kReserve = 8,    // Client.
+  kReserved = 9,   // Server: what became of each block of a kReserve.
+  kWrite = 10,     // Client: one reserved block's bytes.
+  kWritten = 11,   // Server: outcomes of blocks whose bytes came.
+  kWriteEnd = 12,  // Server: the write with this request id is over.
   // Calls of a local session, over its socket: session_frame.h.
   kCallOpenRead = 20,   // Client.
   kCallOpened = 21,     // Node: the answer to it.
@@ -58,6 +64,9 @@ enum class FrameType : std::uint16_t {
   kCallCommitted = 26,  // Node.
   kCallFailed = 27,     // Node: why a call as a whole was not served.
 };
+
+// A conversation's name in a reservation.
+inline constexpr std::size_t kMaxConversationBytes = 32;
 
 inline constexpr std::size_t kFrameLeadBytes = 32;
 struct FrameLead {

@@ -16,9 +16,11 @@
 namespace firnkv {
 
 // The wire contract as a whole. A peer speaks a range; both take the highest
-// common one.
-inline constexpr std::uint32_t kProtocolVersion = 1;
+// common one, and what came with a later version is not said.
+inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr std::uint32_t kOldestProtocolVersion = 1;
+// Writes over the stream (write_frame.h).
+inline constexpr std::uint32_t kProtocolOfStreamWrites = 2;
 
 // Whose work this is, for budgets: foreground may borrow from the others, never
 // the reverse. Numbers are wire format.
@@ -42,7 +44,9 @@ struct RequestHeader {
   // (rule S3), the token everywhere else (token.h).
   SessionId session;
   std::string token;
-  std::uint32_t protocol = kProtocolVersion;
+  // The oldest version that has all that the request says: so it is understood
+  // by every peer that can serve it.
+  std::uint32_t protocol = kOldestProtocolVersion;
 };
 
 // What is wrong: DEADLINE_EXCEEDED where no time is left; INVALID_ARGUMENT for

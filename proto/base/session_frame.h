@@ -51,9 +51,6 @@ inline constexpr std::size_t kMaxCallKeys = 1024;
 // Leases that one frame gives back.
 inline constexpr std::size_t kMaxCallReleases = 1024;
 
-// A conversation's name in a Reserve.
-inline constexpr std::size_t kMaxConversationBytes = 32;
-
 // --- Packets.
 
 // `body` as the encoders below make it.

@@ -192,7 +192,13 @@ absl::Status ServedConnection::OnFrame(const FrameLead& lead) {
     case FrameType::kRefused:
     case FrameType::kBlock:
     case FrameType::kReadEnd:
+    case FrameType::kReserved:
+    case FrameType::kWritten:
+    case FrameType::kWriteEnd:
       return Broken("a frame that only a server sends");
+    case FrameType::kReserve:
+    case FrameType::kWrite:
+      return Broken("no writes are taken here");
     case FrameType::kCallOpenRead:
     case FrameType::kCallOpened:
     case FrameType::kCallRelease:

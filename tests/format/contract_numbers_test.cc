@@ -124,6 +124,11 @@ TEST(ContractNumbers, ClassesRolesAndFrameTypesKeepTheirs) {
   EXPECT_EQ(static_cast<int>(FrameType::kReadEnd), 5);
   EXPECT_EQ(static_cast<int>(FrameType::kCancel), 6);
   EXPECT_EQ(static_cast<int>(FrameType::kFoundCorrupt), 7);
+  EXPECT_EQ(static_cast<int>(FrameType::kReserve), 8);
+  EXPECT_EQ(static_cast<int>(FrameType::kReserved), 9);
+  EXPECT_EQ(static_cast<int>(FrameType::kWrite), 10);
+  EXPECT_EQ(static_cast<int>(FrameType::kWritten), 11);
+  EXPECT_EQ(static_cast<int>(FrameType::kWriteEnd), 12);
   EXPECT_EQ(static_cast<int>(FrameType::kCallOpenRead), 20);
   EXPECT_EQ(static_cast<int>(FrameType::kCallOpened), 21);
   EXPECT_EQ(static_cast<int>(FrameType::kCallRelease), 22);

@@ -15,6 +15,7 @@
 #include "proto/base/session_frame.h"
 #include "proto/base/slot_header.h"
 #include "proto/base/token.h"
+#include "proto/base/write_frame.h"
 #include "tests/format/golden_file.h"
 #include "tests/proto/samples.h"
 #include "tests/support/matchers.h"
@@ -169,6 +170,58 @@ TEST_F(GoldenFrame, LeadsAreTheDocumentedOnes) {
   EXPECT_EQ(ToHex(EncodeLead({.type = FrameType::kCancel, .request = 5})),
             golden_.Hex("lead of a cancel"));
   EXPECT_THAT(DecodeLead(golden_.Bytes("lead of a block")), IsOk());
+}
+
+TEST_F(GoldenFrame, WritesAreTheDocumentedOnes) {
+  ReserveBody reserve;
+  reserve.header.protocol = 2;
+  reserve.header.remaining = absl::Milliseconds(250);
+  reserve.header.traffic = TrafficClass::kBackgroundWrite;
+  reserve.header.trace = CountingId<TraceId>(0x50);
+  reserve.name_space = CountingId<NamespaceId>(0x10);
+  reserve.clear_epoch = ClearEpoch{3};
+  reserve.reserve_for = absl::Seconds(30);
+  reserve.wait_for = 1;
+  reserve.session_state = 2;
+  reserve.conversation = "chat 7";
+  reserve.blocks.push_back(
+      {SampleHeader().block.key, SampleHeader().place, 70'000});
+  const WriteBody write{.index = 1,
+                        .key = SampleHeader().block.key,
+                        .pieces = SampleHeader().pieces};
+
+  EXPECT_EQ(ToHex(EncodeReserve(reserve)), golden_.Hex("reserve"));
+  EXPECT_THAT(DecodeReserve(golden_.Bytes("reserve")), IsOk());
+  EXPECT_EQ(ToHex(EncodeWrite(write)), golden_.Hex("write"));
+  EXPECT_THAT(DecodeWrite(golden_.Bytes("write"), 70'000), IsOk());
+  EXPECT_EQ(ToHex(EncodeLead({.type = FrameType::kWrite,
+                              .request = 5,
+                              .body_bytes = 52,
+                              .payload_bytes = 70'000})),
+            golden_.Hex("lead of a write"));
+}
+
+TEST_F(GoldenFrame, AnswersToWritesAreTheDocumentedOnes) {
+  ReservedBody reserved;
+  reserved.valid_for = absl::Seconds(29);
+  reserved.retry_after = absl::Milliseconds(20);
+  reserved.clear_epoch = ClearEpoch{4};
+  ReservedBody refused;
+  refused.status = absl::InvalidArgumentError("a key twice");
+  refused.clear_epoch = ClearEpoch{4};
+  reserved.outcomes = {Outcome::kStored, Outcome::kAlreadyThere,
+                       Outcome::kCongested};
+  WrittenBody written;
+  written.retry_after = absl::Milliseconds(20);
+  written.blocks.push_back({1, Outcome::kStored});
+  written.blocks.push_back({0, Outcome::kCongested});
+
+  EXPECT_EQ(ToHex(EncodeReserved(reserved)), golden_.Hex("reserved"));
+  EXPECT_THAT(DecodeReserved(golden_.Bytes("reserved")), IsOk());
+  EXPECT_EQ(ToHex(EncodeReserved(refused)), golden_.Hex("reserved, refused"));
+  EXPECT_THAT(DecodeReserved(golden_.Bytes("reserved, refused")), IsOk());
+  EXPECT_EQ(ToHex(EncodeWritten(written)), golden_.Hex("written"));
+  EXPECT_THAT(DecodeWritten(golden_.Bytes("written")), IsOk());
 }
 
 TEST_F(GoldenFrame, HelloIsTheDocumentedOne) {

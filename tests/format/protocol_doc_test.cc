@@ -18,6 +18,7 @@
 #include "proto/base/request.h"
 #include "proto/base/slot_header.h"
 #include "proto/base/token.h"
+#include "proto/base/write_frame.h"
 #include "tests/format/golden_file.h"
 
 namespace firnkv {
@@ -132,6 +133,7 @@ TEST(ProtocolDocument, ItsBoundsAreThoseOfTheCode) {
       {"entries of an announcement", kMaxAnnouncementEntries},
       {"frame body", kMaxFrameBodyBytes},
       {"frame lead", kFrameLeadBytes},
+      {"blocks in a reserve frame", kMaxReserveBlocks},
       {"name", kMaxNameBytes},
       {"token", kMaxTokenBytes},
       {"reason", kMaxReasonBytes},

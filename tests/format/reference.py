@@ -197,7 +197,7 @@ def frames():
     yield "lead of a cancel", lead(6, 5, 0, 0)
     yield "hello", sealed(
         u32(1)
-        + u32(1)
+        + u32(2)
         + counting(1, 16)
         + block_key(b"FirnKV", (7, 3))
         + counting(0x30, 16)
@@ -224,6 +224,43 @@ def frames():
     yield "block, hit", sealed(u32(1) + u32(1) + u64(0) + slot_header())
     yield "block, congested", sealed(u32(2) + u32(9) + u64(20_000))
     yield "found corrupt", sealed(NAMESPACE + KEY + u64(9))
+    yield "lead of a write", lead(10, 5, 52, LENGTH)
+    yield "reserve", sealed(
+        u32(2)
+        + u32(2)
+        + u64(250_000)
+        + counting(0x50, 16)
+        + bytes(16)
+        + NAMESPACE
+        + u64(3)
+        + u64(30_000_000)
+        + u32(1)
+        + u32(2)
+        + text(b"chat 7")
+        + u32(1)
+        + KEY
+        + PARENT
+        + ANCHOR
+        + u32(5)
+        + u32(80)
+        + u32(16)
+        + u16(2)
+        + u16(1)
+        + u64(LENGTH)
+    )
+    # kStored is 14, kAlreadyThere 15, kCongested 9.
+    yield "reserved", sealed(
+        u32(0) + text(b"") + u64(29_000_000) + u64(20_000) + u64(4)
+        + u32(3) + bytes((14, 15, 9))
+    )
+    # INVALID_ARGUMENT is 3.
+    yield "reserved, refused", sealed(
+        u32(3) + text(b"a key twice") + u64(0) + u64(0) + u64(4) + u32(0)
+    )
+    yield "write", sealed(u32(1) + KEY + u32(2) + b"".join(map(u32, PIECES)))
+    yield "written", sealed(
+        u64(20_000) + u32(2) + u32(1) + u8(14) + u32(0) + u8(9)
+    )
 
 
 # --- Calls of a local session as frames.

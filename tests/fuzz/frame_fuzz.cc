@@ -26,7 +26,8 @@ void TryLead(const std::string& bytes) {
   if (!lead.ok()) return;
   CHECK(lead->body_bytes <= kMaxFrameBodyBytes);
   CHECK(lead->payload_bytes <= kLargestBlockBytes);
-  CHECK(lead->payload_bytes == 0 || lead->type == FrameType::kBlock);
+  CHECK(lead->payload_bytes == 0 || lead->type == FrameType::kBlock ||
+        lead->type == FrameType::kWrite);
   CHECK(EncodeLead(*lead) == bytes);
 }
 

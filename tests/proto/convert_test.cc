@@ -44,7 +44,7 @@ TEST(ConvertRequestHeader, ComesBackAsItWas) {
   EXPECT_EQ(header.trace, CountingId<TraceId>(1));
   EXPECT_TRUE(header.session.IsZero());
   EXPECT_EQ(header.token, "a token");
-  EXPECT_EQ(header.protocol, kProtocolVersion);
+  EXPECT_EQ(header.protocol, kOldestProtocolVersion);
 }
 
 TEST(ConvertRequestHeader, AnEmptyMessageIsRefused) {

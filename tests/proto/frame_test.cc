@@ -95,7 +95,7 @@ TEST(FrameLead, NoBrokenOneIsAccepted) {
 TEST(FrameLead, OfAnUnknownTypeIsRefused) {
   const std::string bytes = EncodeLead(SampleLead());
 
-  for (const std::uint16_t type : {0, 8, 0xffff}) {
+  for (const std::uint16_t type : {0, 13, 0xffff}) {
     EXPECT_THAT(DecodeLead(With(bytes, 6, type)),
                 StatusIs(kInvalid, HasSubstr("type")));
   }
@@ -126,7 +126,9 @@ TEST(FrameLead, BodyAndPayloadHaveBounds) {
 TEST(FrameLead, OnlyABlockHasAPayload) {
   for (const FrameType type :
        {FrameType::kHello, FrameType::kRefused, FrameType::kRead,
-        FrameType::kReadEnd, FrameType::kCancel, FrameType::kFoundCorrupt}) {
+        FrameType::kReadEnd, FrameType::kCancel, FrameType::kFoundCorrupt,
+        FrameType::kReserve, FrameType::kReserved, FrameType::kWritten,
+        FrameType::kWriteEnd}) {
     FrameLead lead = SampleLead();
     lead.type = type;
     lead.payload_bytes = 1;
