@@ -42,6 +42,7 @@ Node::Node(const NodeOptions& options, const Seams& seams, Parts parts)
   address_.labels = options.labels;
   MakePool();
   MakePaths();
+  MakeStreams();
   MakeServers();
 }
 
@@ -121,7 +122,7 @@ void Node::MakePaths() {
                        .metrics = &metrics_});
 }
 
-void Node::MakeServers() {
+void Node::MakeStreams() {
   StreamServer::Options streams;
   streams.max_connections = options_.max_stream_connections;
   streams.max_connections_a_tenant = options_.max_stream_connections_a_tenant;
@@ -136,8 +137,14 @@ void Node::MakeServers() {
                                        .pool = pool_.get(),
                                        .checks = checks_.get(),
                                        .metrics = &metrics_,
-                                       .link = link_.get()});
+                                       .link = link_.get(),
+                                       .writes = writes_.get(),
+                                       .reservations = reservations_.get(),
+                                       .registry = &registry_,
+                                       .random = seams_.random});
+}
 
+void Node::MakeServers() {
   SessionListener::Options sessions;
   sessions.max_sessions = options_.max_sessions;
   sessions.max_sessions_a_uid = options_.max_sessions_a_uid;

@@ -115,6 +115,7 @@ class Node {
  private:
   void MakePool();
   void MakePaths();
+  void MakeStreams();
   void MakeServers();
   void OnSuperseded();
   void OnDrainAsked();

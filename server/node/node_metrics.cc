@@ -145,6 +145,9 @@ void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
                commits, list);
   list->AddCounter("firnkv_node_stream_bytes_total",
                    "Payload handed to the stream.", &stream_bytes);
+  list->AddCounter("firnkv_node_stream_received_bytes_total",
+                   "Payload that came over the stream, wanted or not.",
+                   &stream_received_bytes);
   list->AddCounter("firnkv_node_bad_requests_total",
                    "Calls and frames that were refused as malformed.",
                    &bad_requests);

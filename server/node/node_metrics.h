@@ -40,6 +40,7 @@ struct NodeMetrics {
   ByOutcome reserves;
   ByOutcome commits;
   Counter stream_bytes;
+  Counter stream_received_bytes;
   Counter bad_requests;
   Counter frame_calls;
   // Whole calls, from their arrival to their answer.

@@ -333,6 +333,7 @@ absl::Status Reservations::Check(const CommitRequest& request,
       return absl::InvalidArgumentError(
           StrCat("index ", block.index, " is named twice"));
     }
+    if (request.land) continue;
     const std::uint64_t length = reservation.blocks[block.index].length;
     std::uint64_t bytes = 0;
     for (const StagingRange& range : block.source) bytes += range.bytes.size();
@@ -375,6 +376,9 @@ void Reservations::StartCommit(CommitRequest request, CommitDone done) {
   }
   if (answered) std::move(waiting->done)(std::move(waiting->answer));
   if (begun.empty()) return;
+  if (request.land) {
+    return StartLandings(&request, reservation, job, begun);
+  }
   job.tenant = reservation->tenant;
   job.traffic = request.traffic;
   job.deadline = request.deadline;
@@ -384,6 +388,23 @@ void Reservations::StartCommit(CommitRequest request, CommitDone done) {
     OnCopied(session, reservation.get(), begun[block], result);
   };
   parts_.copier->Start(std::move(job));
+}
+
+// Shared: see `all`.
+void Reservations::StartLandings(
+    CommitRequest* request, const std::shared_ptr<Reservation>& reservation,
+    const Copier::Job& job, const std::vector<std::uint32_t>& begun) {
+  std::vector<Landing> landings;
+  for (std::size_t i = 0; i < begun.size(); ++i) {
+    Landing landing;
+    landing.slot = job.blocks[i].reserved;
+    landing.done = [this, session = request->session, reservation,
+                    index = begun[i]](CommitResult result) {
+      OnCopied(session, reservation.get(), index, result);
+    };
+    landings.push_back(std::move(landing));
+  }
+  std::move(request->land)(std::move(landings));
 }
 
 void Reservations::Join(CommitRequest* request, Reservation* reservation,

@@ -120,6 +120,14 @@ class Reservations {
   };
   using ReserveDone = absl::AnyInvocable<void(ReserveAnswer) &&>;
 
+  // A slot that is to be filled by somebody else than the copier, who says how
+  // that went by `done`, exactly once and whatever happens.
+  using LandingDone = absl::AnyInvocable<void(CommitResult) &&>;
+  struct Landing {
+    SlotCopy slot;
+    LandingDone done;
+  };
+
   struct CommitRequest {
     SessionId session;
     ReservationId reservation = ReservationId::kNone;
@@ -134,6 +142,10 @@ class Reservations {
     };
     // In chain order: copied and answered in this order (rule S8).
     std::vector<Block> blocks;
+    // Given: the bytes come from afar. Runs inside StartCommit, under no lock,
+    // with the slots of those blocks that are to be begun, if there are any;
+    // nothing is copied, and `source` and `pieces` are empty.
+    absl::AnyInvocable<void(std::vector<Landing>) &&> land;
   };
   struct CommitAnswer {
     // INVALID_ARGUMENT, and nothing was begun: an index that the reservation
@@ -226,6 +238,12 @@ class Reservations {
             const std::shared_ptr<Waiting>& waiting, Copier::Job* job,
             std::vector<std::uint32_t>* begun)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Shared: see SessionState.
+  void StartLandings(CommitRequest* request,
+                     const std::shared_ptr<Reservation>& reservation,
+                     const Copier::Job& job,
+                     const std::vector<std::uint32_t>& begun)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void OnCopied(SessionId session, Reservation* reservation,
                 std::uint32_t index, CommitResult result)
       ABSL_LOCKS_EXCLUDED(mutex_);

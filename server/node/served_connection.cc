@@ -16,6 +16,26 @@ absl::Status Broken(std::string_view what) {
   return absl::InvalidArgumentError(StrCat("protocol: ", what));
 }
 
+std::unique_ptr<StreamWrites> MakeWrites(
+    const ServedConnection::Options& options,
+    const ServedConnection::Parts& parts,
+    absl::AnyInvocable<void()> on_change) {
+  if (parts.writes == nullptr) return nullptr;
+  StreamWrites::Options of_writes = options.writes;
+  of_writes.longest = options.longest_response;
+  return std::make_unique<StreamWrites>(
+      of_writes,
+      StreamWrites::Parts{.executor = parts.executor,
+                          .random = parts.random,
+                          .writes = parts.writes,
+                          .reservations = parts.reservations,
+                          .registry = parts.registry,
+                          .pool = parts.pool,
+                          .metrics = parts.metrics,
+                          .busy = parts.busy},
+      std::move(on_change));
+}
+
 }  // namespace
 
 ServedConnection::ServedConnection(const Options& options, const Parts& parts,
@@ -24,6 +44,7 @@ ServedConnection::ServedConnection(const Options& options, const Parts& parts,
     : options_(options),
       parts_(parts),
       callbacks_(std::move(callbacks)),
+      writes_(MakeWrites(options, parts, [this] { OnWritesChanged(); })),
       stream_(std::move(stream)) {}
 
 ServedConnection::~ServedConnection() {
@@ -56,6 +77,8 @@ void ServedConnection::Close(const absl::Status& why) {
   }
   // The completions that this brings about end the holds.
   stream_->Close();
+  // Rule S3: at once; what lands just now keeps its slot until it has stopped.
+  if (writes_ != nullptr) writes_->EndSession();
   if (!why.ok() && !absl::IsOutOfRange(why)) {
     parts_.log->Write(Severity::kDebug, "stream_closed",
                       {{"peer", stream_->peer()}, {"why", why.ToString()}});
@@ -82,26 +105,13 @@ void ServedConnection::Refuse(const absl::Status& why) {
 // --- Receiving.
 
 bool ServedConnection::MayReceive() const {
-  return !closed_ && !refusing_ && receiving_ == Step::kNone &&
-         answers_.size() < options_.max_requests && keys_ < options_.max_keys;
+  if (closed_ || refusing_ || receiving_ != Step::kNone) return false;
+  return phase_ != Phase::kLead ||
+         (answers_.size() < options_.max_requests && keys_ < options_.max_keys);
 }
 
 void ServedConnection::ReceiveFrames() {
-  for (;;) {
-    absl::Span<std::byte> into;
-    {
-      MutexLock lock(&mutex_);
-      if (!MayReceive()) return;
-      receiving_ = Step::kStarting;
-      into =
-          in_body_
-              ? absl::MakeSpan(reinterpret_cast<std::byte*>(body_bytes_.data()),
-                               body_bytes_.size())
-              : absl::MakeSpan(reinterpret_cast<std::byte*>(lead_bytes_.data()),
-                               lead_bytes_.size());
-    }
-    stream_->StartReceive(
-        {into}, [this](absl::Status status) { OnReceived(std::move(status)); });
+  while (StartReceive()) {
     absl::Status status;
     {
       MutexLock lock(&mutex_);
@@ -114,6 +124,44 @@ void ServedConnection::ReceiveFrames() {
       status = received_;
     }
     if (!HandleReceived(status)) return;
+  }
+}
+
+bool ServedConnection::StartReceive() {
+  for (;;) {
+    absl::Span<std::byte> into;
+    Phase phase = Phase::kLead;
+    {
+      MutexLock lock(&mutex_);
+      if (!MayReceive()) return false;
+      receiving_ = Step::kStarting;
+      writes_changed_ = false;
+      phase = phase_;
+      std::byte* const at = reinterpret_cast<std::byte*>(
+          phase == Phase::kBody ? body_bytes_.data() : lead_bytes_.data());
+      into = {at,
+              phase == Phase::kBody ? body_bytes_.size() : lead_bytes_.size()};
+    }
+    if (phase == Phase::kPayload) into = writes_->NextPiece();
+    {
+      MutexLock lock(&mutex_);
+      if (into.empty()) {
+        receiving_ = Step::kNone;
+        if (writes_changed_) continue;
+        return false;
+      }
+      if (phase == Phase::kPayload) {
+        const BootTime now = parts_.executor->clock()->Now();
+        receive_timer_ =
+            CloseAt(std::min(now + options_.frame_timeout,
+                             std::max(now, writes_->landing_deadline()) +
+                                 options_.grace),
+                    "a block did not end");
+      }
+    }
+    stream_->StartReceive(
+        {into}, [this](absl::Status status) { OnReceived(std::move(status)); });
+    return true;
   }
 }
 
@@ -133,6 +181,7 @@ void ServedConnection::OnReceived(absl::Status status) {
 
 bool ServedConnection::HandleReceived(const absl::Status& status) {
   if (!status.ok()) {
+    if (writes_ != nullptr) writes_->Abandon();
     Close(status);
     return false;
   }
@@ -147,16 +196,19 @@ bool ServedConnection::HandleReceived(const absl::Status& status) {
 
 absl::Status ServedConnection::OnBytes() {
   FrameLead lead;
+  bool landing = false;
   {
     MutexLock lock(&mutex_);
-    if (!in_body_) {
+    if (identified_ && phase_ != Phase::kLead) {
+      parts_.executor->Cancel(receive_timer_);
+    }
+    if (phase_ == Phase::kLead) {
       ASSIGN_OR_RETURN(lead_,
                        DecodeLead({lead_bytes_.data(), lead_bytes_.size()}));
-      if (lead_.payload_bytes != 0) return Broken("a payload from a reader");
       // DecodeLead has bounded it.
       body_bytes_.resize(lead_.body_bytes);
       if (lead_.body_bytes > 0) {
-        in_body_ = true;
+        phase_ = Phase::kBody;
         if (identified_) {
           receive_timer_ =
               CloseAt(parts_.executor->clock()->Now() + options_.frame_timeout,
@@ -165,11 +217,16 @@ absl::Status ServedConnection::OnBytes() {
         return absl::OkStatus();
       }
     }
-    in_body_ = false;
-    if (identified_) parts_.executor->Cancel(receive_timer_);
     lead = lead_;
+    landing = phase_ == Phase::kPayload;
+    if (!landing) phase_ = Phase::kLead;
   }
-  return OnFrame(lead);
+  if (!landing) return OnFrame(lead);
+  if (writes_->Landed()) {
+    MutexLock lock(&mutex_);
+    phase_ = Phase::kLead;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ServedConnection::OnFrame(const FrameLead& lead) {
@@ -197,8 +254,9 @@ absl::Status ServedConnection::OnFrame(const FrameLead& lead) {
     case FrameType::kWriteEnd:
       return Broken("a frame that only a server sends");
     case FrameType::kReserve:
+      return OnReserve(lead.request);
     case FrameType::kWrite:
-      return Broken("no writes are taken here");
+      return OnWrite(lead);
     case FrameType::kCallOpenRead:
     case FrameType::kCallOpened:
     case FrameType::kCallRelease:
@@ -293,7 +351,52 @@ void ServedConnection::OnCancel(std::uint64_t request) {
       if (one->request() == request) one->Cancel();
     }
   }
+  if (writes_ != nullptr) writes_->Cancel(request);
   SendFrames();
+}
+
+absl::Status ServedConnection::OnReserve(std::uint64_t request) {
+  if (writes_ == nullptr) return Broken("no writes are taken here");
+  ASSIGN_OR_RETURN(ReserveBody body, DecodeReserve(body_bytes_));
+  RETURN_IF_ERROR(Validate(body.header));
+  TenantId tenant;
+  {
+    MutexLock lock(&mutex_);
+    if (!parts_.credentials->StillValid(claims_)) {
+      return absl::UnauthenticatedError("the token has expired");
+    }
+    if (claims_.role != Role::kTenant) {
+      return absl::PermissionDeniedError("only tenants write");
+    }
+    tenant = claims_.tenant;
+  }
+  return writes_->Reserve(tenant, request, std::move(body));
+}
+
+absl::Status ServedConnection::OnWrite(const FrameLead& lead) {
+  if (writes_ == nullptr) return Broken("no writes are taken here");
+  ASSIGN_OR_RETURN(WriteBody body,
+                   DecodeWrite(body_bytes_, lead.payload_bytes));
+  RETURN_IF_ERROR(
+      writes_->BeginBlock(lead.request, std::move(body), lead.payload_bytes));
+  MutexLock lock(&mutex_);
+  phase_ = Phase::kPayload;
+  return absl::OkStatus();
+}
+
+void ServedConnection::OnWritesChanged() {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    writes_changed_ = true;
+  }
+  // In the scope: what changed may be told when the stream is about to go.
+  // Inside a receive the second one does nothing.
+  Task go_on = scope_.Wrap([this] {
+    SendFrames();
+    ReceiveFrames();
+  });
+  std::move(go_on)();
 }
 
 // Rule P12: the copy is checked here, and isolated only if it is corrupt.
@@ -329,129 +432,6 @@ absl::Status ServedConnection::OnFoundCorrupt() {
 void ServedConnection::EndCheck() {
   MutexLock lock(&mutex_);
   --checks_;
-}
-
-// --- Sending.
-
-void ServedConnection::SendFrames() {
-  for (;;) {
-    Outgoing next;
-    if (!TakeOutgoing(&next)) return;
-    std::vector<absl::Span<const std::byte>> pieces;
-    {
-      MutexLock lock(&mutex_);
-      outgoing_ = std::move(next);
-      pieces = outgoing_.frames.Pieces();
-      // Rule T3.
-      send_timer_ = CloseAt(outgoing_.deadline, "a response was not read");
-    }
-    stream_->StartSend(std::move(pieces), [this](absl::Status status) {
-      OnSent(std::move(status));
-    });
-    absl::Status status;
-    {
-      MutexLock lock(&mutex_);
-      if (sending_ == Step::kStarting) {
-        sending_ = Step::kOutside;
-        return;
-      }
-      CHECK(sending_ == Step::kDoneInside);
-      sending_ = Step::kHandling;
-      status = sent_;
-    }
-    if (!HandleSent(status)) return;
-  }
-}
-
-bool ServedConnection::TakeOutgoing(Outgoing* outgoing) {
-  const BootTime now = parts_.executor->clock()->Now();
-  StreamAnswer* answer = nullptr;
-  bool cancelled = false;
-  {
-    MutexLock lock(&mutex_);
-    if (closed_ || sending_ != Step::kNone) return false;
-    if (!first_.empty()) {
-      outgoing->frames.Append(first_.front(), {}, {});
-      first_.pop_front();
-      outgoing->deadline = now + options_.frame_timeout;
-      outgoing->closes = refusing_ && first_.empty();
-      sending_ = Step::kStarting;
-      return true;
-    }
-    if (refusing_) return false;
-    const auto ready =
-        std::find_if(answers_.begin(), answers_.end(),
-                     [](const auto& one) { return one->ready(); });
-    if (ready == answers_.end()) return false;
-    answer = ready->get();
-    cancelled = answer->cancelled();
-    sending_ = Step::kStarting;
-  }
-  // Without the lock: an answer ends by whoever is sending, and that is us.
-  outgoing->deadline = std::max(now, answer->deadline()) + options_.grace;
-  if (answer->Fill(now, cancelled, &outgoing->frames)) {
-    outgoing->finishes = answer;
-  }
-  return true;
-}
-
-void ServedConnection::OnSent(absl::Status status) {
-  {
-    MutexLock lock(&mutex_);
-    if (sending_ == Step::kStarting) {
-      sending_ = Step::kDoneInside;
-      sent_ = std::move(status);
-      return;
-    }
-    CHECK(sending_ == Step::kOutside);
-    sending_ = Step::kHandling;
-  }
-  if (HandleSent(status)) SendFrames();
-}
-
-bool ServedConnection::HandleSent(const absl::Status& status) {
-  Outgoing sent;
-  {
-    MutexLock lock(&mutex_);
-    sent = std::move(outgoing_);
-    outgoing_ = Outgoing{};
-    parts_.executor->Cancel(send_timer_);
-    if (sent.finishes == nullptr) sending_ = Step::kNone;
-  }
-  // Rule P8: the transport needs the memory no longer.
-  sent.frames.EndHolds();
-  if (!status.ok()) {
-    Close(status);
-    return false;
-  }
-  if (sent.closes) {
-    // Closing is an abort, and would overtake the reason on its way.
-    MutexLock lock(&mutex_);
-    send_timer_ = CloseAt(
-        parts_.executor->clock()->Now() + options_.refusal_linger, "refused");
-    return false;
-  }
-  if (sent.finishes != nullptr) FinishAnswer(sent.finishes);
-  return true;
-}
-
-void ServedConnection::FinishAnswer(const StreamAnswer* answer) {
-  std::unique_ptr<StreamAnswer> finished;
-  {
-    MutexLock lock(&mutex_);
-    const auto it =
-        std::find_if(answers_.begin(), answers_.end(),
-                     [answer](const auto& one) { return one.get() == answer; });
-    CHECK(it != answers_.end());
-    finished = std::move(*it);
-    answers_.erase(it);
-    keys_ -= finished->keys();
-    sending_ = Step::kNone;
-  }
-  parts_.metrics->stream_read.Add(parts_.executor->clock()->Now() -
-                                  finished->started());
-  // There is room again. As a task: receiving starts sends, and this is one.
-  parts_.executor->Post(scope_.Wrap([this] { ReceiveFrames(); }));
 }
 
 }  // namespace firnkv

@@ -1,6 +1,6 @@
 // The node's end of one stream connection: hello and token, then reads, each
 // answered by a kBlock frame a key, in order, and a kReadEnd
-// (proto/base/frame.h).
+// (proto/base/frame.h), and writes (stream_writes.h).
 //
 // Sending. One send at a time, of what stream_answer.h gives; its holds end
 // when the transport no longer needs the memory (rule P8). Every response has a
@@ -9,7 +9,10 @@
 //
 // Reading. Requests are pipelined; while max_requests of them, or max_keys
 // keys, are unanswered, nothing more is received. So a connection costs at most
-// (max_keys + 4,096) * 40 bytes and one frame body.
+// (max_keys + 4,096) * 40 bytes and one frame body. A block's payload is
+// received step by step; each step has frame_timeout, all of them until `grace`
+// behind the write's deadline: a writer that stalls or drips loses its
+// connection, and its slots come back.
 //
 // A peer may be hostile: what it sends is bounded and decoded by frame.h, and
 // whatever breaks the protocol is refused with its reason, and ends the
@@ -43,6 +46,7 @@
 #include "proto/base/frame.h"
 #include "proto/base/id.h"
 #include "proto/base/mutex.h"
+#include "proto/base/random.h"
 #include "proto/base/token.h"
 #include "server/base/log.h"
 #include "server/node/copy_checks.h"
@@ -50,6 +54,7 @@
 #include "server/node/node_credentials.h"
 #include "server/node/node_metrics.h"
 #include "server/node/stream_answer.h"
+#include "server/node/stream_writes.h"
 #include "server/tier/dram_pool.h"
 
 namespace firnkv {
@@ -72,6 +77,7 @@ class ServedConnection {
     // whoever reads the copy next reports it again.
     std::size_t max_checks = 16;
     StreamAnswer::Options answer;
+    StreamWrites::Options writes;
   };
   struct Parts {
     Executor* executor = nullptr;
@@ -85,6 +91,11 @@ class ServedConnection {
     CatalogLink* link = nullptr;
     // Reads that are being answered, of all connections.
     std::atomic<std::int64_t>* busy = nullptr;
+    // Of writes. Null: none are taken.
+    WritePath* writes = nullptr;
+    Reservations* reservations = nullptr;
+    SessionRegistry* registry = nullptr;
+    Random* random = nullptr;
   };
   struct Callbacks {
     // Who the peer is; its answer may refuse the connection (caps).
@@ -125,9 +136,14 @@ class ServedConnection {
     kHandling,
   };
 
+  // What comes next: a lead, the body that it announces, the payload.
+  enum class Phase : std::uint8_t { kLead, kBody, kPayload };
+
   // Receiving, in the order in which it runs.
   void ReceiveFrames() ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayReceive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False: there is nowhere to put the payload yet.
+  bool StartReceive() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnReceived(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   // False: the connection ends.
   bool HandleReceived(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -138,6 +154,9 @@ class ServedConnection {
   void OnNamespace(std::uint64_t request, NamespaceCache::Answer answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnCancel(std::uint64_t request) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnReserve(std::uint64_t request) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnWrite(const FrameLead& lead) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnWritesChanged() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnFoundCorrupt() ABSL_LOCKS_EXCLUDED(mutex_);
   void EndCheck() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -169,9 +188,11 @@ class ServedConnection {
   std::string body_bytes_;
   Step receiving_ ABSL_GUARDED_BY(mutex_) = Step::kNone;
   absl::Status received_ ABSL_GUARDED_BY(mutex_);
-  bool in_body_ ABSL_GUARDED_BY(mutex_) = false;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kLead;
+  // There may be somewhere to put a payload since the last look.
+  bool writes_changed_ ABSL_GUARDED_BY(mutex_) = false;
   FrameLead lead_ ABSL_GUARDED_BY(mutex_);
-  // For the hello, then for each frame's body.
+  // For the hello, then for each frame's body and each step of a payload.
   TimerId receive_timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
 
   // Sending. Frames that go ahead of answers: the hello, a refusal.
@@ -186,6 +207,8 @@ class ServedConnection {
   Outgoing outgoing_ ABSL_GUARDED_BY(mutex_);
 
   TaskScope scope_;
+  // Null: none are taken. What lands needs it until the stream is gone.
+  const std::unique_ptr<StreamWrites> writes_;
   // Last: its completions use all of the above until its destructor returns.
   const std::unique_ptr<ByteStream> stream_;
 };

@@ -114,12 +114,11 @@ void WritePath::FinishReserve(BootTime started,
 void WritePath::StartCommit(CommitCall call,
                             absl::AnyInvocable<void(CommitAnswer) &&> done) {
   const BootTime started = parts_.executor->clock()->Now();
-  const BootTime deadline = call.deadline;
   Reservations::CommitRequest request;
   request.session = call.session.id;
   request.reservation = call.reservation;
   request.traffic = call.traffic;
-  request.deadline = deadline;
+  request.deadline = call.deadline;
   for (CommitCall::Block& block : call.blocks) {
     Reservations::CommitRequest::Block wanted;
     wanted.index = block.index;
@@ -135,16 +134,36 @@ void WritePath::StartCommit(CommitCall call,
     }
     request.blocks.push_back(std::move(wanted));
   }
+  Commit(std::move(request), call.wait, started, std::move(done));
+}
 
+void WritePath::StartLanding(
+    const LandingCall& call,
+    absl::AnyInvocable<void(std::vector<Reservations::Landing>) &&> land,
+    absl::AnyInvocable<void(CommitAnswer) &&> done) {
+  Reservations::CommitRequest request;
+  request.session = call.session.id;
+  request.reservation = call.reservation;
+  request.traffic = call.traffic;
+  request.deadline = call.deadline;
+  request.blocks.emplace_back().index = call.index;
+  request.land = std::move(land);
+  Commit(std::move(request), call.wait, parts_.executor->clock()->Now(),
+         std::move(done));
+}
+
+void WritePath::Commit(Reservations::CommitRequest request, CommitWait wait,
+                       BootTime started,
+                       absl::AnyInvocable<void(CommitAnswer) &&> done) {
+  const BootTime deadline = request.deadline;
   absl::AnyInvocable<void(CommitAnswer)&&> finish =
       [this, started, done = std::move(done)](CommitAnswer answer) mutable {
         FinishCommit(started, answer);
         std::move(done)(std::move(answer));
       };
   parts_.reservations->StartCommit(
-      std::move(request),
-      [this, deadline, wait = call.wait, finish = std::move(finish)](
-          Reservations::CommitAnswer committed) mutable {
+      std::move(request), [this, deadline, wait, finish = std::move(finish)](
+                              Reservations::CommitAnswer committed) mutable {
         if (committed.status.ok() && wait == CommitWait::kPublished) {
           return AwaitPublished(std::move(committed), deadline,
                                 std::move(finish));

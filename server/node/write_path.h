@@ -1,11 +1,14 @@
-// Writes of a local session, start to end: who may write to the namespace, the
-// reservation, the commit out of the session's staging, and the wait for what
-// the writer asked for.
+// Writes of a session, start to end: who may write to the namespace, the
+// reservation, the commit, and the wait for what the writer asked for. The
+// bytes of a local session come out of its staging, those of a stream
+// connection are received into the slot by whoever asks for it
+// (stream_writes.h).
 //
 //     Reserve -> namespace_cache -> reservations (caps) -> dram_pool (room)
 //                -> catalog_link (wait_for published, of what is there already)
 //     Commit  -> staging (where the bytes are) -> reservations -> copier
 //                -> catalog_link (wait_for published)
+//     Landing -> reservations -> (received) -> catalog_link
 //
 // Does not know: the wire, sockets, how bytes are copied.
 //
@@ -99,6 +102,22 @@ class WritePath {
   void StartCommit(CommitCall call,
                    absl::AnyInvocable<void(CommitAnswer) &&> done);
 
+  // One reserved block whose bytes come from afar.
+  struct LandingCall {
+    LiveSession session;
+    ReservationId reservation = ReservationId::kNone;
+    std::uint32_t index = 0;
+    TrafficClass traffic = TrafficClass::kBackgroundWrite;
+    BootTime deadline;
+    CommitWait wait = CommitWait::kLocal;
+  };
+  // `land` runs inside the call if the bytes are wanted: see
+  // Reservations::CommitRequest. `done` has one outcome.
+  void StartLanding(
+      const LandingCall& call,
+      absl::AnyInvocable<void(std::vector<Reservations::Landing>) &&> land,
+      absl::AnyInvocable<void(CommitAnswer) &&> done);
+
   void Abort(const LiveSession& session, ReservationId reservation);
 
   // The node is draining: no new reservations; what is reserved may be
@@ -111,6 +130,8 @@ class WritePath {
                     Reservations::ReserveDone done);
   void FinishReserve(BootTime started,
                      const Reservations::ReserveAnswer& answer);
+  void Commit(Reservations::CommitRequest request, CommitWait wait,
+              BootTime started, absl::AnyInvocable<void(CommitAnswer) &&> done);
   void AwaitPublished(Reservations::CommitAnswer committed, BootTime deadline,
                       absl::AnyInvocable<void(CommitAnswer) &&> done);
   void FinishCommit(BootTime started, const CommitAnswer& answer);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proto/base/check.h"
+#include "proto/base/checksum.h"
 #include "proto/base/request.h"
 #include "proto/convert.h"
 
@@ -170,6 +171,29 @@ void StreamPeer::SendRead(std::uint64_t request, NamespaceId name_space,
   SendFrame(FrameType::kRead, request, EncodeRead(body));
 }
 
+void StreamPeer::SendReserve(std::uint64_t request, ReserveBody body) {
+  body.header.protocol = kProtocolOfStreamWrites;
+  if (body.header.remaining == absl::ZeroDuration()) {
+    body.header.remaining = absl::Seconds(5);
+  }
+  if (body.reserve_for == absl::ZeroDuration()) {
+    body.reserve_for = absl::Seconds(30);
+  }
+  SendFrame(FrameType::kReserve, request, EncodeReserve(body));
+}
+
+void StreamPeer::SendWrite(std::uint64_t request, std::uint32_t index,
+                           const BlockKey& key,
+                           absl::Span<const std::byte> content) {
+  SendFrame(
+      FrameType::kWrite, request,
+      EncodeWrite(
+          {.index = index, .key = key, .pieces = PieceChecksums(content)}),
+      content.size());
+  SendRaw(std::string(reinterpret_cast<const char*>(content.data()),
+                      content.size()));
+}
+
 void StreamPeer::ReadOn() {
   reading_ = true;
   if (std::exchange(has_lead_, false)) return ReceiveRest();
@@ -228,11 +252,40 @@ std::vector<Outcome> StreamPeer::OutcomesOf(std::uint64_t request) const {
 
 bool StreamPeer::Ended(std::uint64_t request) const {
   for (const Got& one : got) {
-    if (one.lead.type == FrameType::kReadEnd && one.lead.request == request) {
-      return true;
-    }
+    const bool end = one.lead.type == FrameType::kReadEnd ||
+                     one.lead.type == FrameType::kWriteEnd;
+    if (end && one.lead.request == request) return true;
   }
   return false;
+}
+
+std::vector<Outcome> StreamPeer::ReservedOf(std::uint64_t request) const {
+  for (const Got& one : got) {
+    if (one.lead.type != FrameType::kReserved || one.lead.request != request) {
+      continue;
+    }
+    const auto body = DecodeReserved(one.body);
+    CHECK(body.ok());
+    return body->outcomes;
+  }
+  return {};
+}
+
+std::map<std::uint32_t, Outcome> StreamPeer::WrittenOf(
+    std::uint64_t request) const {
+  std::map<std::uint32_t, Outcome> outcomes;
+  for (const Got& one : got) {
+    if (one.lead.type != FrameType::kWritten || one.lead.request != request) {
+      continue;
+    }
+    const auto body = DecodeWritten(one.body);
+    CHECK(body.ok());
+    for (const WrittenBody::Block& block : body->blocks) {
+      // One outcome a block.
+      CHECK(outcomes.emplace(block.index, block.outcome).second);
+    }
+  }
+  return outcomes;
 }
 
 absl::Status StreamPeer::refusal() const {

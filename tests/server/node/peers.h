@@ -9,18 +9,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "client/transport/byte_stream.h"
 #include "client/transport/local_socket.h"
 #include "proto/base/frame.h"
 #include "proto/base/id.h"
 #include "proto/base/outcome.h"
 #include "proto/base/session_frame.h"
+#include "proto/base/write_frame.h"
 #include "proto/session.pb.h"
 #include "tests/support/sim_world.h"
 
@@ -88,6 +91,12 @@ class StreamPeer {
   void SendRead(std::uint64_t request, NamespaceId name_space,
                 const std::vector<BlockKey>& keys, ReadBody body = {});
 
+  // One frame each; `body` as given, with a deadline if it has none.
+  void SendReserve(std::uint64_t request, ReserveBody body);
+  // The bytes of one block, with their true checksums and key.
+  void SendWrite(std::uint64_t request, std::uint32_t index,
+                 const BlockKey& key, absl::Span<const std::byte> content);
+
   // From now on nothing is received, or again.
   void StopReading() { reading_ = false; }
   void ReadOn();
@@ -99,7 +108,12 @@ class StreamPeer {
   std::vector<Got> got;
   // Outcomes of a request's kBlock frames, in order.
   std::vector<Outcome> OutcomesOf(std::uint64_t request) const;
+  // By a kReadEnd or kWriteEnd.
   bool Ended(std::uint64_t request) const;
+  // Of a request's kReserved frame; empty: none came.
+  std::vector<Outcome> ReservedOf(std::uint64_t request) const;
+  // Of its kWritten frames, by index.
+  std::map<std::uint32_t, Outcome> WrittenOf(std::uint64_t request) const;
   // Of a kRefused frame; OK if none came.
   absl::Status refusal() const;
 

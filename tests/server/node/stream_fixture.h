@@ -24,7 +24,11 @@ class StreamFixture : public NodeFixture {
   static constexpr char kAddress[] = "node:7411";
 
   StreamFixture() { Serve({}); }
-  ~StreamFixture() override { server_.reset(); }
+  ~StreamFixture() override {
+    server_.reset();
+    pool_->CancelWaiting();
+    copier_.Drain();
+  }
 
   void Serve(StreamServer::Options options) {
     options.connection.node = state_.memory().node;
@@ -40,7 +44,11 @@ class StreamFixture : public NodeFixture {
                                          .namespaces = &namespaces_,
                                          .pool = pool_.get(),
                                          .checks = checks_.get(),
-                                         .metrics = &metrics_});
+                                         .metrics = &metrics_,
+                                         .writes = &writes_,
+                                         .reservations = &reservations_,
+                                         .registry = &registry_,
+                                         .random = node_->seams().random});
     ASSERT_OK(server_->Listen(node_->seams().network, kAddress));
   }
 
@@ -80,6 +88,21 @@ class StreamFixture : public NodeFixture {
   Logger log_{Logger::Options{}, node_->process()->clock(), nullptr};
   NodeMetrics metrics_;
   std::unique_ptr<CopyChecks> checks_;
+  SessionRegistry registry_;
+  Staging staging_{Staging::Options{}};
+  Copier copier_{Copier::Options{},
+                 Copier::Parts{.pool = pool_.get(), .executor = executor()}};
+  Reservations reservations_{
+      Reservations::Options{.max_bytes_a_session = 4 * kMiB,
+                            .max_bytes_a_tenant = 6 * kMiB},
+      Reservations::Parts{
+          .pool = pool_.get(), .copier = &copier_, .executor = executor()}};
+  WritePath writes_{WritePath::Parts{.executor = executor(),
+                                     .namespaces = &namespaces_,
+                                     .registry = &registry_,
+                                     .reservations = &reservations_,
+                                     .staging = &staging_,
+                                     .metrics = &metrics_}};
   std::unique_ptr<StreamServer> server_;
 };
 
