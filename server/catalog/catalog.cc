@@ -12,6 +12,7 @@
 #include "server/catalog/locator.h"
 #include "server/catalog/member_service.h"
 #include "server/catalog/membership.h"
+#include "server/catalog/placer.h"
 #include "server/catalog/reaper.h"
 #include "server/catalog/registry.h"
 #include "server/catalog/removals.h"
@@ -36,6 +37,7 @@ struct Catalog::Parts {
         entries({&store, &cluster, &index, &digests}),
         removals(options.removals),
         locator({&membership, &entries, &removals}),
+        placer(options.placer, {&membership, &entries, seams.clock}),
         announcements({&cluster, &registry, &membership, &entries}),
         strand(seams.executor),
         reaper(options.reaper, {seams.executor, &strand, &registry, &membership,
@@ -44,8 +46,8 @@ struct Catalog::Parts {
         calls({&store, &authenticator, &strand, seams.clock}),
         members({&cluster, &registry, &membership, &announcements, &entries,
                  &digests, &removals, &reaper}),
-        catalog_service(
-            {&cluster, &registry, &locator, &members, &authenticator, &calls}),
+        catalog_service({&cluster, &registry, &locator, &placer, &members,
+                         &authenticator, &calls}),
         admin_service({&cluster, &registry, &membership, &entries, &reaper,
                        &calls, seams.clock, options.version}) {}
 
@@ -58,6 +60,7 @@ struct Catalog::Parts {
   Entries entries;
   Removals removals;
   Locator locator;
+  Placer placer;
   Announcements announcements;
   Strand strand;
   Reaper reaper;
@@ -101,8 +104,8 @@ absl::Status Catalog::health() const { return parts_->store.health(); }
 void Catalog::Describe(MetricList* list) const {
   DescribeCatalogMetrics(
       {&parts_->entries, &parts_->registry, &parts_->membership,
-       &parts_->removals, &parts_->locator, &parts_->members, &parts_->reaper,
-       &parts_->catalog_service, &parts_->admin_service},
+       &parts_->removals, &parts_->locator, &parts_->placer, &parts_->members,
+       &parts_->reaper, &parts_->catalog_service, &parts_->admin_service},
       list);
 }
 

@@ -42,6 +42,19 @@ void AddIndex(const CatalogMeters& meters, MetricList* list) {
                    &meters.reaper->reaped());
 }
 
+void AddPlaced(const CatalogMeters& meters, MetricList* list) {
+  const Placer::Counters& placed = meters.placer->counters();
+  list->AddCounter("firnkv_catalog_placed_blocks_total",
+                   "Blocks of remote writers that were given a node.",
+                   &placed.blocks);
+  list->AddCounter("firnkv_catalog_placed_known_blocks_total",
+                   "Of those, blocks that stood at their node already.",
+                   &placed.known);
+  list->AddCounter("firnkv_catalog_placed_beside_parent_total",
+                   "Of those, blocks that went to their parent's node.",
+                   &placed.followed);
+}
+
 void AddNodes(const CatalogMeters& meters, MetricList* list) {
   const Membership* const membership = meters.membership;
   const auto count = [membership](NodeLife life) {
@@ -96,6 +109,7 @@ void DescribeCatalogMetrics(const CatalogMeters& meters, MetricList* list) {
                    &located.unavailable, {{"outcome", "unavailable"}});
   list->AddCounter("firnkv_catalog_located_keys_total", kLocated,
                    &located.skipped, {{"outcome", "skipped"}});
+  AddPlaced(meters, list);
   const MemberService::Counters& members = meters.members->counters();
   list->AddCounter("firnkv_catalog_announced_batches_total",
                    "Announcement batches applied.", &members.batches);

@@ -10,6 +10,7 @@
 #include "server/catalog/locator.h"
 #include "server/catalog/member_service.h"
 #include "server/catalog/membership.h"
+#include "server/catalog/placer.h"
 #include "server/catalog/reaper.h"
 #include "server/catalog/registry.h"
 #include "server/catalog/removals.h"
@@ -23,6 +24,7 @@ struct CatalogMeters {
   const Membership* membership;
   const Removals* removals;
   const Locator* locator;
+  const Placer* placer;
   const MemberService* members;
   const Reaper* reaper;
   const CatalogService* catalog_service;

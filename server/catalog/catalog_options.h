@@ -9,6 +9,7 @@
 
 #include "server/base/option.h"
 #include "server/catalog/membership.h"
+#include "server/catalog/placer.h"
 #include "server/catalog/reaper.h"
 #include "server/catalog/registry.h"
 #include "server/catalog/removals.h"
@@ -20,6 +21,7 @@ struct CatalogOptions {
   Membership::Options membership;
   Removals::Options removals;
   Reaper::Options reaper;
+  Placer::Options placer;
   // Entries that stay in memory, of at most 84 bytes each with one copy;
   // further ones are in the store only, and cost a look-up there. 64 million
   // are 5 GiB.

@@ -34,6 +34,7 @@ CatalogService::Methods() {
       {"Announce", &CatalogService::Announce},
       {"CompareDigests", &CatalogService::CompareDigests},
       {"Locate", &CatalogService::Locate},
+      {"Place", &CatalogService::Place},
       {"Remove", &CatalogService::Remove},
       {"MintToken", &CatalogService::MintToken},
   }};
@@ -243,6 +244,76 @@ void CatalogService::Locate(std::string_view bytes, CallStats* stats,
           rows.push_back({copy.node, copy.tier, copy.generation, copy.length});
         }
         ToProto(rows, response.mutable_locations());
+        for (const NodeAddress& node : answer.nodes) {
+          ToProto(node, response.add_nodes());
+        }
+        return response;
+      });
+}
+
+absl::StatusOr<std::vector<Placer::Block>> CatalogService::BlocksOf(
+    const v1::PlaceRequest& request) {
+  ASSIGN_OR_RETURN(const std::vector<BlockKey> keys,
+                   KeysFromProto("keys", request.keys()));
+  ASSIGN_OR_RETURN(const std::vector<BlockKey> parents,
+                   KeysFromProto("parents", request.parents()));
+  ASSIGN_OR_RETURN(const std::vector<BlockKey> anchors,
+                   KeysFromProto("anchors", request.anchors()));
+  if (keys.empty() || parents.size() != keys.size() ||
+      anchors.size() != keys.size() ||
+      static_cast<std::size_t>(request.lengths_size()) != keys.size()) {
+    return absl::InvalidArgumentError(
+        "keys, parents, anchors and lengths differ in number, or are none");
+  }
+  std::vector<Placer::Block> blocks;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::uint64_t length = request.lengths(static_cast<int>(i));
+    if (length == 0 || length > kLargestBlockBytes) {
+      return absl::InvalidArgumentError(
+          StrCat("a block of ", length, " bytes"));
+    }
+    blocks.push_back({.key = keys[i],
+                      .parent = parents[i],
+                      .anchor = anchors[i],
+                      .length = length});
+  }
+  return blocks;
+}
+
+void CatalogService::Place(std::string_view bytes, CallStats* stats,
+                           ControlReply reply) {
+  parts_.calls->Run<v1::PlaceRequest>(
+      RunsOn::kCaller, bytes, stats, std::move(reply),
+      [this](const TokenClaims& caller, const v1::PlaceRequest& request)
+          -> absl::StatusOr<v1::PlaceResponse> {
+        RETURN_IF_ERROR(Require(caller, {Role::kTenant}));
+        ASSIGN_OR_RETURN(
+            const NamespaceId name_space,
+            IdFromProto<NamespaceId>("name_space", request.name_space()));
+        ASSIGN_OR_RETURN(const std::vector<Placer::Block> blocks,
+                         BlocksOf(request));
+        ASSIGN_OR_RETURN(
+            const std::vector<NodeId> excluded,
+            IdsFromProto<NodeId>("excluded_nodes", request.excluded_nodes()));
+        const auto facts = Visible(caller, name_space);
+        if (!facts.has_value()) {
+          return absl::PermissionDeniedError("no such namespace");
+        }
+        const ClearEpoch asked{request.clear_epoch()};
+        if (asked > facts->clear_epoch) {
+          // Rule C2, as for Locate.
+          parts_.registry->NoteReported(name_space, asked);
+          return absl::UnavailableError(
+              "the catalog knows less than its caller");
+        }
+        ASSIGN_OR_RETURN(const Placer::Answer answer,
+                         parts_.placer->Place(*facts, blocks, excluded));
+        v1::PlaceResponse response;
+        response.set_clear_epoch(
+            static_cast<std::uint64_t>(facts->clear_epoch));
+        for (const std::uint32_t place : answer.places) {
+          response.add_node_indexes(place);
+        }
         for (const NodeAddress& node : answer.nodes) {
           ToProto(node, response.add_nodes());
         }

@@ -5,8 +5,8 @@
 // nothing else: a namespace that is not its own is answered as one that does
 // not exist.
 //
-// Threading. Thread-safe. Locate, Remove and KeepAlive run on the calling
-// thread, so that they never wait for a write; the rest on the strand.
+// Threading. Thread-safe. Locate, Place, Remove and KeepAlive run on the
+// calling thread, so that they never wait for a write; the rest on the strand.
 //
 // Owned by Catalog.
 
@@ -17,16 +17,23 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/transport/control_channel.h"
 #include "proto/base/namespace_facts.h"
 #include "server/catalog/authenticator.h"
 #include "server/catalog/locator.h"
 #include "server/catalog/member_service.h"
+#include "server/catalog/placer.h"
 #include "server/catalog/registry.h"
 #include "server/catalog/service_call.h"
 
 namespace firnkv {
+
+namespace v1 {
+class PlaceRequest;
+}  // namespace v1
 
 class CatalogService : public ControlService {
  public:
@@ -35,6 +42,7 @@ class CatalogService : public ControlService {
     ClusterState* cluster;
     Registry* registry;
     Locator* locator;
+    Placer* placer;
     MemberService* members;
     Authenticator* authenticator;
     ServiceCalls* calls;
@@ -47,7 +55,7 @@ class CatalogService : public ControlService {
   void Handle(std::string_view method, const ControlPeer& peer,
               std::string_view request, ControlReply reply) override;
 
-  static constexpr std::size_t kMethods = 11;
+  static constexpr std::size_t kMethods = 12;
   static std::string_view MethodName(std::size_t method);
   const CallStats& stats(std::size_t method) const { return stats_[method]; }
 
@@ -73,9 +81,12 @@ class CatalogService : public ControlService {
   void CompareDigests(std::string_view bytes, CallStats* stats,
                       ControlReply reply);
   void Locate(std::string_view bytes, CallStats* stats, ControlReply reply);
+  void Place(std::string_view bytes, CallStats* stats, ControlReply reply);
   void Remove(std::string_view bytes, CallStats* stats, ControlReply reply);
   void MintToken(std::string_view bytes, CallStats* stats, ControlReply reply);
 
+  static absl::StatusOr<std::vector<Placer::Block>> BlocksOf(
+      const v1::PlaceRequest& request);
   // Null: none, or not the caller's.
   std::optional<NamespaceFacts> Visible(const TokenClaims& caller,
                                         NamespaceId name_space) const;
