@@ -85,6 +85,26 @@ absl::StatusOr<CatalogClient::LocateAnswer> DecodeLocate(
   return answer;
 }
 
+absl::StatusOr<CatalogClient::PlaceAnswer> DecodePlace(
+    const absl::StatusOr<std::string>& bytes, std::size_t blocks) {
+  ASSIGN_OR_RETURN(const auto response, Parse<v1::PlaceResponse>(bytes));
+  CatalogClient::PlaceAnswer answer;
+  answer.clear_epoch = ClearEpoch{response.clear_epoch()};
+  for (const v1::NodeAddress& node : response.nodes()) {
+    ASSIGN_OR_RETURN(NodeAddress address, FromProto(node));
+    answer.nodes.push_back(std::move(address));
+  }
+  answer.places.assign(response.node_indexes().begin(),
+                       response.node_indexes().end());
+  if (answer.places.size() != blocks) {
+    return Nonsense("places that are not one a block");
+  }
+  for (const std::uint32_t place : answer.places) {
+    if (place >= answer.nodes.size()) return Nonsense("a place at no node");
+  }
+  return answer;
+}
+
 absl::StatusOr<CatalogClient::Removed> DecodeRemoved(
     const absl::StatusOr<std::string>& bytes, std::size_t keys) {
   ASSIGN_OR_RETURN(const auto response,
@@ -296,6 +316,33 @@ void CatalogClient::StartLocate(
       [keys,
        done = std::move(done)](absl::StatusOr<std::string> response) mutable {
         std::move(done)(DecodeLocate(response, keys));
+      });
+}
+
+void CatalogClient::StartPlace(
+    const CallContext& context, const PlaceCall& call,
+    absl::AnyInvocable<void(absl::StatusOr<PlaceAnswer>) &&> done) {
+  const std::size_t blocks = call.blocks.size();
+  Call(
+      ControlCall::kPlace, context,
+      [this, context, call] {
+        v1::PlaceRequest message;
+        ToProto(HeaderFor(context), message.mutable_header());
+        message.set_name_space(IdToProto(call.name_space));
+        message.set_clear_epoch(static_cast<std::uint64_t>(call.clear_epoch));
+        for (const PlaceCall::Block& block : call.blocks) {
+          message.mutable_keys()->append(block.key.view());
+          message.mutable_parents()->append(block.parent.view());
+          message.mutable_anchors()->append(block.anchor.view());
+          message.add_lengths(block.length);
+        }
+        message.set_excluded_nodes(
+            IdsToProto(absl::MakeConstSpan(call.excluded)));
+        return message.SerializeAsString();
+      },
+      [blocks,
+       done = std::move(done)](absl::StatusOr<std::string> response) mutable {
+        std::move(done)(DecodePlace(response, blocks));
       });
 }
 

@@ -80,6 +80,31 @@ class CatalogClient {
       const CallContext& context, const LocateCall& call,
       absl::AnyInvocable<void(absl::StatusOr<LocateAnswer>) &&> done);
 
+  // Where a writer without a local node writes.
+  struct PlaceCall {
+    NamespaceId name_space;
+    ClearEpoch clear_epoch = ClearEpoch::kUnknown;
+    struct Block {
+      BlockKey key;
+      BlockKey parent;
+      BlockKey anchor;
+      std::uint64_t length = 0;
+    };
+    // In chain order.
+    std::vector<Block> blocks;
+    // That cannot be reached just now.
+    std::vector<NodeId> excluded;
+  };
+  struct PlaceAnswer {
+    // Into `nodes`, one a block.
+    std::vector<std::uint32_t> places;
+    std::vector<NodeAddress> nodes;
+    ClearEpoch clear_epoch = ClearEpoch::kUnknown;
+  };
+  void StartPlace(
+      const CallContext& context, const PlaceCall& call,
+      absl::AnyInvocable<void(absl::StatusOr<PlaceAnswer>) &&> done);
+
   struct Removed {
     std::vector<Outcome> outcomes;  // One a key.
     std::uint64_t pending = 0;

@@ -17,6 +17,7 @@
 #include "client/namespace_operation.h"
 #include "client/open_views_operation.h"
 #include "client/read_operation.h"
+#include "client/remote_write_operation.h"
 #include "client/write_operation.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
@@ -176,6 +177,10 @@ void Client::StartWrite(const WriteRequest& request, WriteDone done) {
     RefuseAll(request);
     std::move(done.on_outcome)(WriteReport());
     return std::move(done.on_buffers_free)();
+  }
+  if (core_->parts().options->socket_path.empty()) {
+    return RemoteWriteOperation::Start(core_->parts(), request,
+                                       std::move(done));
   }
   WriteOperation::Start(core_->parts(), request, std::move(done));
 }

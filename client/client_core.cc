@@ -41,7 +41,7 @@ Client::Core::Core(ClientOptions options, const Seams& seams)
                [this](const Session::Welcome& welcome) { OnSession(welcome); },
            .log = [this](std::string_view line) { Log(line); }},
           SessionOptions(options_)),
-      catalog_(&seams_, &counters_, [this] { return session_.token(); }),
+      catalog_(&seams_, &counters_, [this] { return Token(); }),
       staging_(&seams_,
                {.own_bytes = options_.staging_bytes,
                 .shared_bytes = options_.shared_bytes},
@@ -115,14 +115,19 @@ void Client::Core::OnSession(const Session::Welcome& welcome) {
 
 StreamCredentials Client::Core::Credentials() const {
   StreamCredentials credentials;
-  credentials.token = session_.token();
+  credentials.token = Token();
   credentials.cluster = catalog_.cluster();
   return credentials;
 }
 
+std::string Client::Core::Token() const {
+  const bool own = options_.socket_path.empty() && options_.token_source;
+  return own ? options_.token_source() : session_.token();
+}
+
 Client::About Client::Core::Describe() const {
   About about;
-  about.token = session_.token();
+  about.token = Token();
   about.catalog_address = catalog_.address();
   about.cluster = catalog_.cluster();
   const Session::Welcome welcome = session_.welcome();

@@ -56,6 +56,8 @@ class Client::Core {
  private:
   void OnSession(const Session::Welcome& welcome);
   StreamCredentials Credentials() const;
+  // What this Client shows wherever it asks for something.
+  std::string Token() const;
   void Log(std::string_view line) const;
 
   const ClientOptions options_;

@@ -42,6 +42,8 @@ std::string_view MethodOf(ControlCall call) {
       return "/firnkv.v1.CatalogService/OpenNamespace";
     case ControlCall::kLocate:
       return "/firnkv.v1.CatalogService/Locate";
+    case ControlCall::kPlace:
+      return "/firnkv.v1.CatalogService/Place";
     case ControlCall::kCatalogRemove:
       return "/firnkv.v1.CatalogService/Remove";
   }

@@ -30,9 +30,10 @@ enum class ControlCall : std::uint8_t {
   kCatalogConnect,
   kOpenNamespace,
   kLocate,
+  kPlace,
   kCatalogRemove,
 };
-inline constexpr std::size_t kControlCalls = 12;
+inline constexpr std::size_t kControlCalls = 13;
 
 // "/firnkv.v1.NodeService/OpenRead".
 std::string_view MethodOf(ControlCall call);

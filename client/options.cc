@@ -50,7 +50,8 @@ absl::Status Validate(const ClientOptions& options) {
     return absl::InvalidArgumentError(
         "ClientOptions needs a socket_path or a catalog_address");
   }
-  if (options.socket_path.empty() && options.token.empty()) {
+  if (options.socket_path.empty() && options.token.empty() &&
+      !options.token_source) {
     return OutOfBounds("token", "given where there is no socket_path");
   }
   if (options.token.size() > kMaxTokenBytes) {

@@ -23,13 +23,18 @@ struct ClientOptions {
   // --- Whom to talk to.
 
   // The local node's session socket. Empty: there is no local node; the Client
-  // then reads from other nodes only, by `catalog_address` and `token`, and
-  // every write is kUnavailable.
+  // then reads from and writes to the nodes that the catalog names, by
+  // `catalog_address` and `token` (firnkv tenant token).
   std::string socket_path = "/run/firnkv/node.sock";
   // "host:port". Empty: the one that the local node names.
   std::string catalog_address;
   // Who the caller is, where the socket's credentials do not say it (rule S2).
   std::string token;
+  // Without a local node, which renews its session's: asked for the token each
+  // time that one is needed, since a token lives for an hour at most. Gives the
+  // same one until it has a better: another token means new connections. Called
+  // from client threads; must not block or call the Client. Empty: `token`.
+  std::function<std::string()> token_source;
   // For the operator's lists: "vllm worker 3".
   std::string client_name;
   // A node under any other uid than this one, the caller's own or root is an

@@ -395,6 +395,7 @@ void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end) {
         case StreamEnd::kServed:
         case StreamEnd::kUnreachable:
         case StreamEnd::kBroken:
+        case StreamEnd::kTooOld:
         case StreamEnd::kCancelled:
           // One retry for all blocks of a request: it is one request again.
           if (!paid) paid = parts_.retries->Spend();

@@ -1,10 +1,13 @@
-// Writing blocks to the local node's pool.
+// Writing blocks to the local node's pool; without a local node, to the nodes
+// that the catalog chooses.
 //
 // The node is asked first (Reserve): what it has already is kAlreadyThere and
 // nothing of it is copied. The rest stands in shared memory, which the node
 // copies into its pool and checks (Commit): only the node writes the pool (rule
 // P1). Buffers in memory of Client::AllocateShared are that shared memory;
-// others are copied into the SDK's own first, which is bounded.
+// others are copied into the SDK's own first, which is bounded. To other nodes
+// the bytes go over the stream, out of the caller's buffers as they are; the
+// node receives them into its pool and checks what landed.
 //
 //     firnkv::WriteReport report = client->Write({
 //         .name_space = granite,
@@ -45,11 +48,11 @@ struct WriteBlock {
 
 // What a kStored block has reached. Numbers are wire format.
 enum class WriteWait : std::uint8_t {
-  // Readers of the local node's pool.
+  // Readers of the pool that it was written to.
   kLocal = 0,
   // The catalog, so readers of the whole cluster.
   kPublished = 1,
-  // The local node's flash. INVALID_ARGUMENT where it has none.
+  // That node's flash. INVALID_ARGUMENT where it has none.
   kFlash = 2,
 };
 

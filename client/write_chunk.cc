@@ -6,60 +6,12 @@
 
 #include "client/counters.h"
 #include "client/session.h"
+#include "client/write_batch.h"
 #include "client/write_operation.h"
-#include "proto/base/checksum.h"
 #include "proto/base/limits.h"
 
 namespace firnkv {
 namespace {
-
-// Walks a block's buffers, piece by piece.
-class PieceStager {
- public:
-  // `to` null: the bytes stay where they are and are only checksummed.
-  PieceStager(absl::Span<const ConstBuffer> source, std::byte* to)
-      : source_(source), to_(to) {}
-
-  std::vector<std::uint32_t> Stage(std::uint64_t length) {
-    std::vector<std::uint32_t> pieces;
-    pieces.reserve(DivideUp(length, kPieceBytes));
-    while (length > 0) {
-      const std::uint64_t bytes = std::min(length, kPieceBytes);
-      pieces.push_back(StagePiece(bytes));
-      length -= bytes;
-    }
-    return pieces;
-  }
-
- private:
-  std::uint32_t StagePiece(std::uint64_t bytes) {
-    std::uint32_t checksum = 0;
-    while (bytes > 0) {
-      while (within_ == source_[next_].length) {
-        ++next_;
-        within_ = 0;
-      }
-      const ConstBuffer& buffer = source_[next_];
-      const std::uint64_t size =
-          std::min<std::uint64_t>(bytes, buffer.length - within_);
-      const absl::Span<const std::byte> part(buffer.address + within_, size);
-      if (to_ == nullptr) {
-        checksum = Crc32c(part, checksum);
-      } else {
-        checksum = CopyWithCrc32c(to_, part, checksum);
-        to_ += size;
-      }
-      within_ += size;
-      bytes -= size;
-    }
-    return checksum;
-  }
-
-  absl::Span<const ConstBuffer> source_;
-  std::byte* to_;
-  std::size_t next_ = 0;
-  std::uint64_t within_ = 0;
-};
 
 void AppendExtent(const Extent& extent, Extents* extents) {
   if (extent.length == 0) return;
@@ -202,7 +154,7 @@ void WriteOperation::StageBlock(Chunk* chunk, std::size_t n,
                              .length = length});
     *offset += AlignUp(length, StagingPool::kAlignment);
   }
-  block.pieces = PieceStager(source, to).Stage(length);
+  block.pieces = StagePieces(source, length, to);
   chunk->commit.blocks.push_back(std::move(block));
 }
 

@@ -7,18 +7,11 @@
 #include "client/counters.h"
 #include "client/location_cache.h"
 #include "client/session.h"
+#include "client/write_batch.h"
 #include "proto/base/limits.h"
 #include "proto/base/text.h"
 
 namespace firnkv {
-namespace {
-
-bool IsThere(Outcome outcome) {
-  return outcome == Outcome::kStored || outcome == Outcome::kAlreadyThere;
-}
-
-}  // namespace
-
 void WriteOperation::Start(const ClientParts& parts,
                            const WriteRequest& request, WriteDone done) {
   // Shared: see the class.
@@ -35,46 +28,11 @@ WriteOperation::WriteOperation(const ClientParts& parts,
       deadline_(started_ + request.deadline),
       done_(std::move(done)) {}
 
-absl::Status WriteOperation::Validate() const {
-  std::vector<BlockKey> keys;
-  keys.reserve(request_.blocks.size());
-  for (const WriteBlock& block : request_.blocks) {
-    keys.push_back(block.key);
-    if (block.source.size() > kMaxBuffersABlock) {
-      return absl::InvalidArgumentError(
-          StrCat("a source of ", block.source.size(), " buffers"));
-    }
-    for (const ConstBuffer& buffer : block.source) {
-      if (buffer.kind == MemoryKind::kDevice) {
-        return absl::InvalidArgumentError("this build has no devices");
-      }
-    }
-  }
-  if (request_.hint.conversation.size() > 32) {
-    return absl::InvalidArgumentError("a conversation of over 32 bytes");
-  }
-  return CheckBatch(parts_, "a write", request_.deadline, keys);
-}
-
 void WriteOperation::Begin() {
-  for (WriteBlock& block : request_.blocks) block.outcome = Outcome::kSkipped;
-  absl::Status status = Validate();
-  if (status.ok() && !parts_.operations->Add(shared_from_this())) {
-    for (WriteBlock& block : request_.blocks) {
-      block.outcome = Outcome::kCancelled;
-    }
-    status = absl::CancelledError("the Client was closed");
-  }
-  if (!status.ok()) {
-    WriteDone done;
-    {
-      MutexLock lock(&mutex_);
-      done = std::move(done_);
-    }
-    WriteReport report;
-    report.status = std::move(status);
-    std::move(done.on_outcome)(report);
-    std::move(done.on_buffers_free)();
+  if (!BeginWrite(parts_, request_, shared_from_this(), [this] {
+        MutexLock lock(&mutex_);
+        return std::move(done_);
+      })) {
     return;
   }
   {
@@ -82,12 +40,8 @@ void WriteOperation::Begin() {
     blocks_.resize(request_.blocks.size());
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       Block& block = blocks_[i];
-      for (const ConstBuffer& buffer : request_.blocks[i].source) {
-        block.length += buffer.length;
-      }
-      const std::uint64_t declared = request_.name_space.block_bytes;
-      if (block.length == 0 || block.length > kLargestBlockBytes ||
-          (declared != 0 && block.length != declared)) {
+      block.length = LengthOf(request_.blocks[i]);
+      if (IsWrongSize(request_, block.length)) {
         EndBlock(i, Outcome::kWrongSize);
       }
     }
@@ -282,13 +236,8 @@ WriteReport WriteOperation::Settle(Outcome rest) {
     if (!blocks_[i].ended) {
       EndBlock(i, waiting[i] ? Outcome::kCongested : rest);
     }
-    const Outcome outcome = blocks_[i].outcome;
-    request_.blocks[i].outcome = outcome;
-    parts_.counters->write_outcomes[static_cast<std::size_t>(outcome)].Add();
-    if (outcome == Outcome::kAlreadyThere) ++report.already_there;
-    if (outcome != Outcome::kStored) continue;
-    ++report.stored;
-    report.bytes_stored += blocks_[i].length;
+    TellOutcome(parts_, blocks_[i].outcome, blocks_[i].length,
+                &request_.blocks[i], &report);
   }
   report.status = status_;
   report.bytes_copied = bytes_copied_;

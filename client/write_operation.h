@@ -103,7 +103,6 @@ class WriteOperation : public Operation,
   using ChunkRef = std::shared_ptr<Chunk>;
 
   // --- Begin, reserve, end.
-  absl::Status Validate() const;
   void Begin() ABSL_LOCKS_EXCLUDED(mutex_);
   void Reserve() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnReserved(const std::vector<std::size_t>& indexes,

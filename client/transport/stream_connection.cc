@@ -76,37 +76,68 @@ std::optional<std::uint64_t> StreamConnection::StartRead(
   return id;
 }
 
+std::optional<std::uint64_t> StreamConnection::StartWrite(
+    StreamWrite write, std::shared_ptr<StreamWriteSink> sink) {
+  std::uint64_t id = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return std::nullopt;
+    id = next_id_++;
+    if (!writes_.Add(id, std::move(write), std::move(sink))) {
+      return std::nullopt;
+    }
+  }
+  parts_.counters->writes.Add();
+  writes_.EndIfTooOld();
+  Send();
+  return id;
+}
+
+bool StreamConnection::SendBlock(std::uint64_t id, StreamBlock block) {
+  if (!writes_.AddBlock(id, std::move(block))) return false;
+  Send();
+  return true;
+}
+
 void StreamConnection::Cancel(std::uint64_t id, absl::Duration grace) {
   std::shared_ptr<StreamSink> ended;
-  std::uint64_t frames = 0;
+  Progress before;
+  const bool write = writes_.Has(id);
   {
     MutexLock lock(&mutex_);
     const auto it = pending_.find(id);
-    if (it == pending_.end() || it->second->cancelled) return;
-    frames = frames_;
-    it->second->cancelled = true;
-    const bool sent = it->second->sent;
-    if (!it->second->busy) ended = TakeOut(id);
-    if (sent && !closed_) outgoing_.push_back({FrameType::kCancel, id, {}});
-    // Nobody has heard of it.
-    if (!sent) frames = UINT64_MAX;
+    if (!write && (it == pending_.end() || it->second->cancelled)) return;
+    before = {.frames = frames_, .sends = sends_};
+    if (!write) {
+      it->second->cancelled = true;
+      const bool sent = it->second->sent;
+      if (!it->second->busy) ended = TakeOut(id);
+      if (sent && !closed_) outgoing_.push_back({FrameType::kCancel, id, {}});
+      // Nobody has heard of it.
+      if (!sent) before.frames = UINT64_MAX;
+    }
   }
+  if (write) writes_.Cancel(id);
   if (ended != nullptr) {
     ended->OnEnd(StreamEnd::kCancelled, absl::CancelledError("by the reader"));
   }
   Send();
   parts_.seams->executor->PostAt(parts_.seams->clock->Now() + grace,
                                  // Weak: a timer keeps no connection.
-                                 [weak = weak_from_this(), id, frames] {
+                                 [weak = weak_from_this(), id, before] {
                                    if (const auto self = weak.lock())
-                                     self->OnGraceOver(id, frames);
+                                     self->OnGraceOver(id, before);
                                  });
 }
 
-void StreamConnection::OnGraceOver(std::uint64_t id, std::uint64_t frames) {
+void StreamConnection::OnGraceOver(std::uint64_t id, Progress before) {
   {
     MutexLock lock(&mutex_);
-    if (!pending_.contains(id) && frames_ != frames) return;
+    // The cancellation itself is a send that ends: only one that is under way
+    // behind it shows that the node takes something.
+    const bool moves =
+        frames_ != before.frames || (sending_ && sends_ != before.sends);
+    if (!pending_.contains(id) && !writes_.Has(id) && moves) return;
   }
   Close(StreamEnd::kBroken, absl::UnavailableError("the node has been silent"));
 }
@@ -137,6 +168,7 @@ void StreamConnection::Close(StreamEnd end, const absl::Status& why) {
     Release();
   }
   for (const std::shared_ptr<StreamSink>& sink : ended) sink->OnEnd(end, why);
+  writes_.EndAll(end, why);
 }
 
 std::shared_ptr<StreamSink> StreamConnection::TakeOut(std::uint64_t id) {
@@ -191,21 +223,39 @@ void StreamConnection::Send() {
 void StreamConnection::SendLoop() {
   while (TakeOutgoing()) {
     ByteStream* const stream = Acquire();
-    if (stream == nullptr) return;
+    if (stream == nullptr) {
+      send_status_ = absl::CancelledError("closed");
+      OnSent();
+      return;
+    }
+    std::vector<absl::Span<const std::byte>> pieces = {
+        absl::MakeConstSpan(BytesOf(&send_frame_))};
+    pieces.insert(pieces.end(), send_write_.payload.begin(),
+                  send_write_.payload.end());
     send_turn_.Begin();
-    stream->StartSend({absl::MakeConstSpan(BytesOf(&send_frame_))},
+    stream->StartSend(std::move(pieces),
                       // Shared: the frame's memory is this connection's.
                       [self = shared_from_this()](absl::Status status) {
                         self->send_status_ = std::move(status);
                         if (!self->send_turn_.Second()) return;
-                        if (!self->send_status_.ok())
-                          return self->Fail(self->send_status_);
-                        self->SendLoop();
+                        if (self->OnSent()) self->SendLoop();
                       });
     Release();
     if (!send_turn_.Second()) return;
-    if (!send_status_.ok()) return Fail(send_status_);
+    if (!OnSent()) return;
   }
+}
+
+bool StreamConnection::OnSent() {
+  const absl::Status status = send_status_;
+  {
+    MutexLock lock(&mutex_);
+    ++sends_;
+  }
+  // Its memory is its writer's again, however that went.
+  writes_.Sent(std::exchange(send_write_, ConnectionWrites::Outgoing()));
+  if (!status.ok()) Fail(status);
+  return status.ok();
 }
 
 // Encodes what goes next into send_frame_; false: nothing does.
@@ -215,6 +265,19 @@ bool StreamConnection::TakeOutgoing() {
     sending_ = false;
     return false;
   }
+  if (TakeFrame()) return true;
+  std::optional<ConnectionWrites::Outgoing> next =
+      writes_.TakeNext(parts_.seams->clock->Now());
+  if (!next) {
+    sending_ = false;
+    return false;
+  }
+  send_write_ = *std::move(next);
+  send_frame_ = std::move(send_write_.frame);
+  return true;
+}
+
+bool StreamConnection::TakeFrame() {
   if (!hello_sent_) {
     hello_sent_ = true;
     HelloBody hello;
@@ -256,7 +319,6 @@ bool StreamConnection::TakeOutgoing() {
     send_frame_ = EncodeReadFrame(next.id, it->second->read);
     return true;
   }
-  sending_ = false;
   return false;
 }
 

@@ -1,6 +1,6 @@
 // One connection of the stream transport: our hello, then read requests out and
 // blocks back, several requests at a time, payload landing where its reader
-// wants it (proto/base/frame.h).
+// wants it (proto/base/frame.h), and writes (connection_writes.h).
 //
 // A block counts only once its whole payload has landed and its checksums,
 // which came before it, agree with what lies in the reader's memory (rule T1).
@@ -36,7 +36,9 @@
 #include "absl/types/span.h"
 #include "client/transport/byte_run.h"
 #include "client/transport/byte_stream.h"
+#include "client/transport/connection_writes.h"
 #include "client/transport/seams.h"
+#include "client/transport/stream_write.h"
 #include "proto/base/clock.h"
 #include "proto/base/counter.h"
 #include "proto/base/frame.h"
@@ -72,21 +74,6 @@ struct StreamRead {
   std::vector<ReadBody::Key> keys;
 };
 
-enum class StreamEnd : std::uint8_t {
-  // Every block that will have an outcome has one.
-  kServed,
-  // No connection.
-  kUnreachable,
-  // Cut in between, or silent, or nonsense came.
-  kBroken,
-  // The node does not serve this caller: never tried elsewhere.
-  kRefused,
-  // Another node, or another run of it: the location is stale.
-  kOtherRun,
-  // By Cancel or Close.
-  kCancelled,
-};
-
 // What a read's bytes go into. Shared by its reader and its connection.
 class StreamSink {
  public:
@@ -107,6 +94,7 @@ class StreamSink {
 
 struct StreamCounters {
   Counter reads;
+  Counter writes;
   Counter blocks;
   Counter connects;
   Counter failures;
@@ -132,9 +120,18 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
                                          std::shared_ptr<StreamSink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The read's reader has gone: OnEnd runs at once, unless bytes are landing in
-  // its memory right now; then once they have, or after `grace`, when the
-  // connection is closed. It is closed then too if it has been silent.
+  // As StartRead.
+  std::optional<std::uint64_t> StartWrite(StreamWrite write,
+                                          std::shared_ptr<StreamWriteSink> sink)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends one block of the write, also ahead of the node's answer to its
+  // reservation. False: the write is over.
+  bool SendBlock(std::uint64_t id, StreamBlock block)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Who asked has gone: OnEnd runs at once, unless its memory is being received
+  // into or sent right now; then once that has ended, or after `grace`, when
+  // the connection is closed. It is closed then too if it has been silent.
   void Cancel(std::uint64_t id, absl::Duration grace)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -148,8 +145,10 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   bool open() const ABSL_LOCKS_EXCLUDED(mutex_);
   // What it was, or will be, let in with.
   const std::string& token() const { return credentials_.token; }
-  // Blocks asked for and not answered.
-  std::size_t load() const { return load_.load(std::memory_order_relaxed); }
+  // Blocks asked for and not answered, and those of writes that are not over.
+  std::size_t load() const {
+    return load_.load(std::memory_order_relaxed) + writes_.load();
+  }
   const StreamPeer& peer() const { return peer_; }
 
  private:
@@ -189,7 +188,12 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   };
   enum class Phase : std::uint8_t { kLead, kBody, kPayload, kDiscard };
 
-  void OnGraceOver(std::uint64_t id, std::uint64_t frames)
+  // What the connection had done when something was cancelled on it.
+  struct Progress {
+    std::uint64_t frames = 0;
+    std::uint64_t sends = 0;
+  };
+  void OnGraceOver(std::uint64_t id, Progress before)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnConnected(absl::StatusOr<std::unique_ptr<ByteStream>> stream);
 
@@ -197,6 +201,9 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   void Send() ABSL_LOCKS_EXCLUDED(mutex_);
   void SendLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   bool TakeOutgoing() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool TakeFrame() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The send has ended, somehow; false: the connection is over.
+  bool OnSent() ABSL_LOCKS_EXCLUDED(mutex_);
   std::string EncodeReadFrame(std::uint64_t id, const StreamRead& read) const;
 
   // Receiving, one phase after the other.
@@ -229,6 +236,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   const StreamPeer peer_;
   const StreamCredentials credentials_;
   std::atomic<std::size_t> load_{0};
+  ConnectionWrites writes_;
 
   mutable Mutex mutex_;
   CondVar released_;
@@ -244,12 +252,15 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   std::deque<Outgoing> outgoing_ ABSL_GUARDED_BY(mutex_);
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;
   bool hello_sent_ ABSL_GUARDED_BY(mutex_) = false;
-  // Frames that came; a connection that stands still is told by it.
+  // Frames that came, and sends that ended; a connection that stands still is
+  // told by them.
   std::uint64_t frames_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t sends_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // Of the one send and the one receive outstanding: touched by whoever has
   // its turn.
   std::string send_frame_;
+  ConnectionWrites::Outgoing send_write_;
   absl::Status send_status_;
   Turn send_turn_;
 

@@ -160,7 +160,7 @@ absl::Status StreamConnection::OnFrame() {
     case FrameType::kReserved:
     case FrameType::kWritten:
     case FrameType::kWriteEnd:
-      return Nonsense("an answer to a write that was not asked for");
+      return writes_.OnFrame(lead_, body_);
   }
   return Nonsense("a frame that no server sends here");
 }
@@ -170,7 +170,7 @@ absl::Status StreamConnection::OnHello() {
   ASSIGN_OR_RETURN(const HelloBody hello, DecodeHello(body_));
   const Handshake ours{.cluster = credentials_.cluster,
                        .test_vector = HandshakeTestVector()};
-  RETURN_IF_ERROR(Agree(ours, hello.handshake).status());
+  ASSIGN_OR_RETURN(const std::uint32_t protocol, Agree(ours, hello.handshake));
   if (!peer_.node.IsZero() && hello.node != peer_.node) {
     return absl::AbortedError(StrCat("another node is at ", peer_.address));
   }
@@ -178,6 +178,9 @@ absl::Status StreamConnection::OnHello() {
     return absl::AbortedError("the node was restarted");
   }
   greeted_ = true;
+  writes_.OnGreeted(protocol);
+  // Writes have waited for it.
+  Send();
   return absl::OkStatus();
 }
 

@@ -4,6 +4,20 @@
 #include <utility>
 
 namespace firnkv {
+namespace {
+
+// How what could not be begun ends.
+std::pair<StreamEnd, absl::Status> NotBegun(const StreamPeer& peer,
+                                            bool closed) {
+  if (closed) {
+    return {StreamEnd::kCancelled,
+            absl::CancelledError("the Client was closed")};
+  }
+  return {StreamEnd::kUnreachable,
+          absl::UnavailableError("no connection to " + peer.address)};
+}
+
+}  // namespace
 
 StreamTransport::StreamTransport(const Seams* seams, const Options& options,
                                  std::function<StreamCredentials()> credentials)
@@ -11,41 +25,70 @@ StreamTransport::StreamTransport(const Seams* seams, const Options& options,
 
 StreamTransport::~StreamTransport() { Close(); }
 
-StreamTransport::Ticket StreamTransport::StartRead(
-    const StreamPeer& peer, StreamRead read, std::shared_ptr<StreamSink> sink) {
+std::optional<StreamTransport::Ticket> StreamTransport::Start(
+    const StreamPeer& peer, Use use, Begin begin, bool* closed) {
   // A connection may break between its choice and its use; another one is made
   // then, once.
   for (int attempt = 0; attempt < 2; ++attempt) {
     std::shared_ptr<StreamConnection> connection;
     bool fresh = false;
-    bool closed = false;
     Connections dead;
     {
       MutexLock lock(&mutex_);
-      closed = closed_;
-      if (!closed) connection = Choose(peer, &fresh, &dead);
+      *closed = closed_;
+      if (!closed_) connection = Choose(peer, use, &fresh, &dead);
     }
     Bury(std::move(dead));
-    if (closed) {
-      sink->OnEnd(StreamEnd::kCancelled,
-                  absl::CancelledError("the Client was closed"));
-      return {};
-    }
     if (connection == nullptr) break;
     if (fresh) connection->Connect(options_.connect_timeout);
-    if (const auto id = connection->StartRead(read, sink)) {
+    if (const auto id = begin(connection.get())) {
       return Ticket{.connection = connection, .id = *id};
     }
     if (fresh) break;
   }
-  sink->OnEnd(StreamEnd::kUnreachable,
-              absl::UnavailableError("no connection to " + peer.address));
+  return std::nullopt;
+}
+
+StreamTransport::Ticket StreamTransport::StartRead(
+    const StreamPeer& peer, StreamRead read, std::shared_ptr<StreamSink> sink) {
+  bool closed = false;
+  const std::optional<Ticket> ticket = Start(
+      peer, Use::kRead,
+      [&](StreamConnection* connection) {
+        return connection->StartRead(read, sink);
+      },
+      &closed);
+  if (ticket) return *ticket;
+  const auto [end, why] = NotBegun(peer, closed);
+  sink->OnEnd(end, why);
   return {};
 }
 
+StreamTransport::Ticket StreamTransport::StartWrite(
+    const StreamPeer& peer, const StreamWrite& write,
+    const std::shared_ptr<StreamWriteSink>& sink) {
+  bool closed = false;
+  const std::optional<Ticket> ticket = Start(
+      peer, Use::kWrite,
+      [&](StreamConnection* connection) {
+        return connection->StartWrite(write, sink);
+      },
+      &closed);
+  if (ticket) return *ticket;
+  const auto [end, why] = NotBegun(peer, closed);
+  sink->OnEnd(end, why);
+  return {};
+}
+
+bool StreamTransport::SendBlock(const Ticket& ticket, StreamBlock block) {
+  const auto connection = ticket.connection.lock();
+  return connection != nullptr &&
+         connection->SendBlock(ticket.id, std::move(block));
+}
+
 std::shared_ptr<StreamConnection> StreamTransport::Choose(
-    const StreamPeer& peer, bool* fresh, Connections* dead) {
-  Connections& all = nodes_[peer.address];
+    const StreamPeer& peer, Use use, bool* fresh, Connections* dead) {
+  Connections& all = nodes_[{peer.address, use}];
   StreamCredentials credentials = credentials_();
   const auto gone = std::stable_partition(
       all.begin(), all.end(), [&](const auto& connection) {

@@ -1,5 +1,6 @@
-// Reads over TCP with our frames: a few connections to each node, made when
-// they are first needed and kept while they are good.
+// Reads and writes over TCP with our frames: a few connections to each node for
+// either, made when they are first needed and kept while they are good. Bytes
+// of a write so never stand before a read.
 //
 // Picks the connection of a node that has least to do, and opens another one
 // while all have something; what happens on one stands in stream_connection.h.
@@ -18,10 +19,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "client/transport/seams.h"
 #include "client/transport/stream_connection.h"
@@ -56,6 +60,13 @@ class StreamTransport {
                    std::shared_ptr<StreamSink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // As StartRead.
+  Ticket StartWrite(const StreamPeer& peer, const StreamWrite& write,
+                    const std::shared_ptr<StreamWriteSink>& sink)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // See StreamConnection::SendBlock.
+  static bool SendBlock(const Ticket& ticket, StreamBlock block);
+
   // See StreamConnection::Cancel.
   void Cancel(const Ticket& ticket, absl::Duration grace);
 
@@ -69,9 +80,17 @@ class StreamTransport {
   // Shared: see StreamConnection.
   using Connections = std::vector<std::shared_ptr<StreamConnection>>;
 
+  enum class Use : std::uint8_t { kRead, kWrite };
+  // Begins something on a connection: its id, nullopt if it is closed.
+  using Begin =
+      absl::FunctionRef<std::optional<std::uint64_t>(StreamConnection*)>;
+
+  // nullopt: no connection; `*closed`: there will be none.
+  std::optional<Ticket> Start(const StreamPeer& peer, Use use, Begin begin,
+                              bool* closed) ABSL_LOCKS_EXCLUDED(mutex_);
   // Shared: as Connections.
-  std::shared_ptr<StreamConnection> Choose(const StreamPeer& peer, bool* fresh,
-                                           Connections* dead)
+  std::shared_ptr<StreamConnection> Choose(const StreamPeer& peer, Use use,
+                                           bool* fresh, Connections* dead)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves one idle connection to `dead`; false if there is none.
   bool DropIdle(Connections* dead) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -86,8 +105,9 @@ class StreamTransport {
 
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  // By address; ordered, so that a seeded run is the same each time.
-  std::map<std::string, Connections> nodes_ ABSL_GUARDED_BY(mutex_);
+  // Ordered, so that a seeded run is the same each time.
+  std::map<std::pair<std::string, Use>, Connections> nodes_
+      ABSL_GUARDED_BY(mutex_);
   std::size_t connections_ ABSL_GUARDED_BY(mutex_) = 0;
   Connections buried_ ABSL_GUARDED_BY(mutex_);
 };

@@ -69,6 +69,7 @@ absl::StatusOr<std::string> FakeCatalog::Answer(const std::string& method,
   }
   if (method == "OpenNamespace") return OpenNamespace(request);
   if (method == "Locate") return LocateAnswer(request);
+  if (method == "Place") return PlaceAnswer(request);
   if (method == "Remove") {
     v1::CatalogRemoveRequest message;
     EXPECT_TRUE(message.ParseFromString(request));
@@ -105,6 +106,26 @@ absl::StatusOr<std::string> FakeCatalog::OpenNamespace(
   ToProto(facts, response.mutable_facts());
   response.set_created(true);
   return response.SerializeAsString();
+}
+
+absl::StatusOr<std::string> FakeCatalog::PlaceAnswer(
+    const std::string& request) {
+  v1::PlaceRequest message;
+  EXPECT_TRUE(message.ParseFromString(request));
+  v1::PlaceResponse response;
+  response.set_clear_epoch(1);
+  for (const NodeAddress& node : takers) {
+    if (message.excluded_nodes().find(IdToProto(node.node)) !=
+        std::string::npos) {
+      continue;
+    }
+    ToProto(node, response.add_nodes());
+    for (int i = 0; i < message.lengths_size(); ++i) {
+      response.add_node_indexes(0);
+    }
+    return response.SerializeAsString();
+  }
+  return absl::UnavailableError("no node is alive to take blocks");
 }
 
 absl::StatusOr<std::string> FakeCatalog::LocateAnswer(

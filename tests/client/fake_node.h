@@ -182,6 +182,8 @@ class FakeCatalog : public ControlService {
   void Locate(const BlockId& block, const NodeAddress& node,
               std::uint64_t length);
   void Forget(const BlockId& block) { locations_.erase(block); }
+  // Who takes blocks of remote writers: the first that is not excluded.
+  std::vector<NodeAddress> takers;
 
   std::set<std::string> silent;
   std::map<std::string,
@@ -203,6 +205,7 @@ class FakeCatalog : public ControlService {
                                      const std::string& request);
   absl::StatusOr<std::string> OpenNamespace(const std::string& request);
   absl::StatusOr<std::string> LocateAnswer(const std::string& request);
+  absl::StatusOr<std::string> PlaceAnswer(const std::string& request);
 
   const ClusterId cluster_;
   std::map<BlockId, std::vector<std::pair<NodeAddress, std::uint64_t>>>

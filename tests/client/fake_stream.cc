@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "proto/base/checksum.h"
 #include "proto/base/request.h"
 
 namespace firnkv {
@@ -64,6 +65,10 @@ class FakeStream::Connection {
         Send(owner_.on_read ? owner_.on_read(lead_.request, *body)
                             : owner_.Serve(lead_.request, *body));
       }
+    } else if (lead_.type == FrameType::kReserve) {
+      OnReserve();
+    } else if (lead_.type == FrameType::kWrite) {
+      return OnWrite();
     } else if (lead_.type == FrameType::kCancel) {
       ++owner_.cancels;
       if (owner_.ends_cancelled) {
@@ -71,6 +76,40 @@ class FakeStream::Connection {
       }
     }
     Receive(kFrameLeadBytes, [this] { OnLead(); });
+  }
+
+  void OnReserve() {
+    const auto body = DecodeReserve(buffer_);
+    ASSERT_TRUE(body.ok()) << body.status();
+    ++owner_.reserves;
+    owner_.reserved.push_back(*body);
+    const auto left = std::make_shared<std::size_t>(body->blocks.size());
+    for (const ReserveBody::Block& block : body->blocks) {
+      owner_.awaited_[block.key] = left;
+    }
+    if (owner_.silent) return;
+    Send(owner_.on_reserve
+             ? owner_.on_reserve(lead_.request, *body)
+             : Reserved(lead_.request, std::vector<Outcome>(body->blocks.size(),
+                                                            Outcome::kStored)));
+  }
+
+  void OnWrite() {
+    const auto body = DecodeWrite(buffer_, lead_.payload_bytes);
+    ASSERT_TRUE(body.ok()) << body.status();
+    if (owner_.takes_no_payload) return;
+    Receive(lead_.payload_bytes, [this, body = *body] {
+      const absl::Span<const std::byte> payload(
+          reinterpret_cast<const std::byte*>(buffer_.data()), buffer_.size());
+      if (PieceChecksums(payload) == body.pieces) {
+        owner_.written[body.key] = buffer_;
+      }
+      if (!owner_.silent) {
+        Send(owner_.on_write ? owner_.on_write(lead_.request, body)
+                             : owner_.Take(lead_.request, body));
+      }
+      Receive(kFrameLeadBytes, [this] { OnLead(); });
+    });
   }
 
   void SendNext() {
@@ -164,6 +203,33 @@ std::string FakeStream::Serve(std::uint64_t request,
     }
   }
   return out + Frame(FrameType::kReadEnd, request, "", "");
+}
+
+std::string FakeStream::Reserved(std::uint64_t request,
+                                 const std::vector<Outcome>& outcomes) {
+  ReservedBody body;
+  body.valid_for = absl::Seconds(30);
+  body.outcomes = outcomes;
+  return Frame(FrameType::kReserved, request, EncodeReserved(body), "");
+}
+
+std::string FakeStream::Written(std::uint64_t request, std::uint32_t index,
+                                Outcome outcome) {
+  WrittenBody body;
+  body.blocks.push_back({index, outcome});
+  return Frame(FrameType::kWritten, request, EncodeWritten(body), "");
+}
+
+std::string FakeStream::WriteEnd(std::uint64_t request) {
+  return Frame(FrameType::kWriteEnd, request, "", "");
+}
+
+std::string FakeStream::Take(std::uint64_t request, const WriteBody& body) {
+  const std::string written = Written(request, body.index, Outcome::kStored);
+  const auto left = awaited_[body.key];
+  awaited_.erase(body.key);
+  if (left == nullptr || --*left > 0) return written;
+  return written + WriteEnd(request);
 }
 
 std::string FakeStream::Hello() const {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "proto/base/frame.h"
 #include "proto/base/id.h"
 #include "proto/base/slot_header.h"
+#include "proto/base/write_frame.h"
 #include "tests/support/sim_world.h"
 
 namespace firnkv {
@@ -44,6 +46,14 @@ class FakeStream {
   // The answer to one read, as raw bytes; the default serves from Find.
   std::function<std::string(std::uint64_t request, const ReadBody& body)>
       on_read;
+  // The answer to one reservation, and to one block's bytes; the defaults take
+  // everything.
+  std::function<std::string(std::uint64_t request, const ReserveBody& body)>
+      on_reserve;
+  std::function<std::string(std::uint64_t request, const WriteBody& body)>
+      on_write;
+  // Payloads are not received from now on: their connections stand still.
+  bool takes_no_payload = false;
   // Its hello; the default says who it is.
   std::function<std::string()> on_hello;
   // Bytes after which a connection's sending is cut.
@@ -57,6 +67,10 @@ class FakeStream {
   int connections = 0;
   int reads = 0;
   int cancels = 0;
+  int reserves = 0;
+  std::vector<ReserveBody> reserved;
+  // Payloads that came, by key, those whose checksums were right.
+  std::map<BlockKey, std::string> written;
   std::vector<std::string> tokens;
 
   // Frames for scripts.
@@ -67,6 +81,13 @@ class FakeStream {
   static std::string NoBlock(std::uint64_t request, std::uint32_t index,
                              Outcome outcome);
   std::string Serve(std::uint64_t request, const ReadBody& body) const;
+  static std::string Reserved(std::uint64_t request,
+                              const std::vector<Outcome>& outcomes);
+  static std::string Written(std::uint64_t request, std::uint32_t index,
+                             Outcome outcome);
+  static std::string WriteEnd(std::uint64_t request);
+  // kStored, and the end of the write with the last block.
+  std::string Take(std::uint64_t request, const WriteBody& body);
   std::string Hello() const;
 
   // Every connection ends now.
@@ -80,6 +101,9 @@ class FakeStream {
   const Find find_;
   std::unique_ptr<ByteStreamListener> listener_;
   std::vector<std::unique_ptr<Connection>> connected_;
+  // Of each block that has not come, how many of its reservation have not.
+  // Shared by them.
+  std::map<BlockKey, std::shared_ptr<std::size_t>> awaited_;
 };
 
 }  // namespace firnkv
