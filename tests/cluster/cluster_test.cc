@@ -4,19 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/base/metrics.h"
-#include "server/node/node.h"
+#include "tests/cluster/cluster_fixture.h"
 #include "tests/sim/key_space.h"
 #include "tests/sim/operations.h"
-#include "tests/sim/oracle.h"
 #include "tests/support/matchers.h"
 
 namespace firnkv {
@@ -24,38 +19,20 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::Each;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr int kAlice = 0;
-constexpr int kBob = 1;
-
-class ClusterTest : public ::testing::Test {
+class ClusterTest : public ClusterFixture {
  protected:
-  void SetUp() override { ASSERT_TRUE(cluster_.Start()); }
-  // Every hit's bytes were checked against what was written.
-  void TearDown() override { EXPECT_THAT(oracle_.violations(), IsEmpty()); }
+  ClusterTest() : ClusterFixture({.seed = 42, .pool_bytes = 16 * kMiB}) {}
 
   std::vector<Outcome> Write(int node, int tenant,
                              const std::vector<PlannedBlock>& blocks,
                              WriteWait wait_for = WriteWait::kLocal) {
-    return Await([&](Operations::Done done) {
-      operations_.Write(&cluster_.Worker(node, tenant),
-                        {.blocks = blocks,
-                         .deadline = absl::Seconds(2),
-                         .wait_for = wait_for},
-                        std::move(done));
-    });
+    return WriteBy(&cluster_.Worker(node, tenant), blocks, wait_for);
   }
   std::vector<Outcome> Read(int node, int tenant,
                             const std::vector<PlannedBlock>& blocks) {
-    return Await([&](Operations::Done done) {
-      operations_.Read(&cluster_.Worker(node, tenant),
-                       {.blocks = blocks,
-                        .deadline = absl::Seconds(2),
-                        .want = ReadWant::kEveryBlock},
-                       std::move(done));
-    });
+    return ReadBy(&cluster_.Worker(node, tenant), blocks);
   }
   std::vector<Outcome> Exists(int node, int tenant,
                               const std::vector<PlannedBlock>& blocks) {
@@ -64,34 +41,6 @@ class ClusterTest : public ::testing::Test {
                          blocks, absl::Seconds(2), std::move(done));
     });
   }
-  std::uint64_t CounterOf(int node, std::string_view name) {
-    MetricList list;
-    cluster_.Node(node).node()->DescribeMetrics(&list);
-    for (const Metric& one : list.metrics()) {
-      if (one.name == name) return std::get<const Counter*>(one.read)->value();
-    }
-    ADD_FAILURE() << "no metric " << name;
-    return 0;
-  }
-  template <typename Start>
-  std::vector<Outcome> Await(Start start) {
-    std::vector<Outcome> result;
-    bool ended = false;
-    start([&](const std::vector<Outcome>& outcomes) {
-      result = outcomes;
-      ended = true;
-    });
-    EXPECT_TRUE(cluster_.RunUntil([&] { return ended; }));
-    return result;
-  }
-
-  const KeySpace keys_;
-  const std::vector<PlannedBlock>& prompt_ = keys_.chains()[3];
-  SimCluster cluster_{{.seed = 42,
-                       .pool_bytes = 16 * kMiB,
-                       .name_spaces = KeySpace::NameSpaces()}};
-  Oracle oracle_{cluster_.executor()};
-  Operations operations_{cluster_.world(), &oracle_};
 };
 
 TEST_F(ClusterTest, AWorkerReadsWhatAnotherOfItsHostWrote) {

@@ -49,8 +49,11 @@ void Faults::Note(std::string_view what) {
 }
 
 std::string Faults::SomeHost() {
-  const std::uint64_t which = Below(parts_.cluster->nodes() + 1);
+  const std::uint64_t which = Below(parts_.cluster->nodes() + 2);
   if (which == 0) return SimCatalog::kHost;
+  if (which > static_cast<std::uint64_t>(parts_.cluster->nodes())) {
+    return SimCluster::kAway;
+  }
   return StrCat("node", which);
 }
 
@@ -160,7 +163,10 @@ void Faults::CheckSessionsAreOver(int node) {
             return;
           }
           const PoolSnapshot pool = at.Snapshot();
-          if (pool.leases + pool.reserved_slots + pool.waiting_batches == 0) {
+          // Workers away hold no leases, but write here too.
+          const bool others = parts_.cluster->options().remote_workers > 0;
+          if (pool.leases == 0 &&
+              (others || pool.reserved_slots + pool.waiting_batches == 0)) {
             return;
           }
           parts_.oracle->Violation(StrCat(

@@ -38,6 +38,10 @@ SimCluster::Options ClusterOptions(const ScheduleOptions& options) {
   cluster.name_spaces = KeySpace::NameSpaces();
   cluster.nodes = 3 + static_cast<int>(options.seed % 8 == 0) +
                   static_cast<int>(options.seed % 16 == 0);
+  // Of each tenant, one without a local node: all its writes are remote. In one
+  // schedule of three there is none, and a node whose workers are dead has
+  // nothing reserved (faults.cc).
+  cluster.remote_workers = options.seed % 3 == 0 ? 0 : 1;
   // A region each for the two tenants, or one more to fight for. The largest
   // block is a quarter of a region.
   cluster.region_bytes = 512 * kKiB;

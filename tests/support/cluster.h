@@ -9,7 +9,8 @@
 //     cluster.HealEverything();
 //
 // Nodes are numbered from 1 and stand on hosts of their names; on each host
-// there is a worker of every tenant.
+// there is a worker of every tenant. On host "away" there is no node, and
+// perhaps some workers that work through the others'.
 //
 // Threading. One thread only.
 //
@@ -28,6 +29,8 @@
 #include "absl/time/time.h"
 #include "client/namespace.h"
 #include "proto/base/bytes.h"
+#include "proto/base/id.h"
+#include "proto/base/token.h"
 #include "tests/support/sim_admin.h"
 #include "tests/support/sim_catalog.h"
 #include "tests/support/sim_node.h"
@@ -38,6 +41,9 @@ namespace firnkv {
 
 class SimCluster {
  public:
+  // Where workers without a local node are.
+  static constexpr char kAway[] = "away";
+
   struct Options {
     std::uint64_t seed = 1;
     int nodes = 3;
@@ -45,6 +51,8 @@ class SimCluster {
     // Small, so that slots are reused all the time.
     std::uint64_t pool_bytes = 3 * kMiB;
     std::uint64_t region_bytes = kMiB;
+    // Workers without a local node, of each tenant.
+    int remote_workers = 0;
     // Opened by every worker; equal for all tenants.
     std::vector<OpenNamespaceRequest> name_spaces;
     // Clocks that started at other moments, and run apart by up to this many
@@ -69,12 +77,17 @@ class SimCluster {
   SimWorker& Worker(int node, int tenant) {
     return *workers_[(node - 1) * options_.tenants.size() + tenant];
   }
+  // One without a local node.
+  SimWorker& RemoteWorker(int tenant) {
+    return *workers_[options_.nodes * options_.tenants.size() + tenant];
+  }
+  // Those without a local node last.
   const std::vector<std::unique_ptr<SimWorker>>& workers() const {
     return workers_;
   }
   int tenants() const { return static_cast<int>(options_.tenants.size()); }
 
-  // Between hosts: "node1", "catalog", "admin".
+  // Between hosts: "node1", "catalog", "admin", "away".
   void Partition(std::string_view a, std::string_view b) {
     world_.links()->Cut(a, b);
   }
@@ -98,6 +111,14 @@ class SimCluster {
   const ClusterSecret& secret() const { return secret_; }
 
  private:
+  SimWorker::Options WorkerOptions(const std::string& name,
+                                   std::size_t tenant) const;
+  void AddRemoteWorkers();
+  // As an operator gives it to such a worker: minted anew where the last one
+  // ends soon, or was outdated.
+  std::string TokenOf(std::size_t tenant);
+  bool LocalWorkersAreReady() const;
+
   const Options options_;
   SimWorld world_;
   const ClusterSecret secret_;
@@ -105,6 +126,15 @@ class SimCluster {
   std::unique_ptr<SimAdmin> admin_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
+  // Of one tenant, for workers without a local node.
+  struct Issued {
+    TenantId tenant;
+    ClusterId cluster;
+    std::string token;
+    absl::Time until;
+    std::uint64_t credentials = 0;
+  };
+  std::vector<Issued> issued_;
 };
 
 }  // namespace firnkv

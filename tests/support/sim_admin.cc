@@ -128,17 +128,23 @@ void SimAdmin::Restore(const std::string& state, Done done) {
   Call("Restore", std::move(request), StatusOnly(std::move(done)));
 }
 
+absl::Time SimAdmin::WallNow() const {
+  return machine_->process()->clock()->WallNow();
+}
+
 void SimAdmin::AcceptRestore(
     std::function<void(absl::StatusOr<std::uint64_t>)> done) {
   Call("AcceptRestore", v1::AcceptRestoreRequest(),
-       [done = std::move(done)](const absl::StatusOr<std::string>& answer) {
+       [this,
+        done = std::move(done)](const absl::StatusOr<std::string>& answer) {
          v1::AcceptRestoreResponse response;
          if (!answer.ok() || !response.ParseFromString(*answer)) {
            done(answer.ok() ? absl::InternalError("an answer that is none")
                             : answer.status());
            return;
          }
-         done(response.incarnation().incarnation());
+         credentials_ = response.incarnation().incarnation();
+         done(credentials_);
        });
 }
 

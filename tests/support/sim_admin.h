@@ -56,6 +56,9 @@ class SimAdmin {
   void Restore(const std::string& state, Done done);
   // Gets the incarnation that begins.
   void AcceptRestore(std::function<void(absl::StatusOr<std::uint64_t>)> done);
+  absl::Time WallNow() const;
+  // The last that it got: what tokens must name from then on.
+  std::uint64_t credentials() const { return credentials_; }
 
  private:
   // `done` gets the answer's bytes.
@@ -70,6 +73,7 @@ class SimAdmin {
   SimMachine* const machine_;
   const std::unique_ptr<ControlChannel> channel_;
   ClusterId cluster_;
+  std::uint64_t credentials_ = 0;
 };
 
 }  // namespace firnkv
