@@ -235,8 +235,30 @@ void AdminService::ShowNamespace(std::string_view bytes, CallStats* stats,
       });
 }
 
+// Rule C4: a node that this catalog has never heard of may be a member of one
+// that was here before, for as long as a lease runs that it granted: whose disk
+// was lost, or that went on after the backup. Of a namespace that is not strict
+// such a node may serve what it has beyond that, until it registers.
+bool AdminService::MayBeServedByStrangers(
+    const std::vector<NamespaceRecord>& records) const {
+  const BootTime now = parts_.clock->Now();
+  return std::any_of(
+      records.begin(), records.end(), [&](const NamespaceRecord& record) {
+        const auto inherited =
+            parts_.registry->InheritedAt(record.facts.name_space);
+        return inherited.has_value() &&
+               now - *inherited < parts_.membership->lease();
+      });
+}
+
 void AdminService::PutPending(const std::vector<NamespaceRecord>& records,
                               v1::ClearNamespaceResponse* response) const {
+  if (MayBeServedByStrangers(records)) {
+    response->add_pending_nodes("unknown");
+    response->add_pending_reasons(
+        "may not have registered yet: the catalog started, or was restored, "
+        "less than a lease ago");
+  }
   for (const Membership::Row& row : parts_.membership->List()) {
     if (row.life == NodeLife::kReaped) continue;
     bool behind = false;

@@ -88,6 +88,8 @@ class AdminService : public ControlService {
                                               const std::string& name,
                                               std::uint32_t version) const;
   void PutRow(const NamespaceRecord& record, v1::NamespaceRow* row) const;
+  bool MayBeServedByStrangers(
+      const std::vector<NamespaceRecord>& records) const;
   // Nodes that may still serve what `records` had before they were cleared, and
   // why.
   void PutPending(const std::vector<NamespaceRecord>& records,

@@ -103,19 +103,28 @@ absl::Status Registry::Load() {
         return damage.ok();
       }));
   RETURN_IF_ERROR(damage);
+  const bool empty = tenants.empty();
+  {
+    MutexLock lock(&mutex_);
+    Inherit(tenants, std::move(namespaces));
+  }
+  if (!empty) return absl::OkStatus();
+  return CreateTenant(kDefaultTenant).status();
+}
+
+void Registry::Inherit(absl::Span<const TenantRecord> tenants,
+                       std::vector<NamespaceRecord> namespaces) {
   // Versions of a name go in order.
   std::sort(namespaces.begin(), namespaces.end(),
             [](const NamespaceRecord& a, const NamespaceRecord& b) {
               return a.facts.version < b.facts.version;
             });
-  const bool empty = tenants.empty();
-  {
-    MutexLock lock(&mutex_);
-    for (const TenantRecord& tenant : tenants) Install(tenant);
-    for (const NamespaceRecord& record : namespaces) Install(record);
+  inherited_at_ = parts_.clock->Now();
+  for (const TenantRecord& one : tenants) Install(one);
+  for (const NamespaceRecord& one : namespaces) {
+    Install(one);
+    inherited_.insert(one.facts.name_space);
   }
-  if (!empty) return absl::OkStatus();
-  return CreateTenant(kDefaultTenant).status();
 }
 
 void Registry::Install(const TenantRecord& record) {
@@ -246,6 +255,12 @@ std::vector<NamespaceRecord> Registry::ListNamespaces(
 std::uint64_t Registry::namespaces() const {
   MutexLock lock(&mutex_);
   return namespaces_.size();
+}
+
+std::optional<BootTime> Registry::InheritedAt(NamespaceId name_space) const {
+  MutexLock lock(&mutex_);
+  if (!inherited_.contains(name_space)) return std::nullopt;
+  return inherited_at_;
 }
 
 absl::Status Registry::CheckWanted(const Wanted& wanted) const {
@@ -445,16 +460,10 @@ absl::Status Registry::Restore(const BackupState& backup) {
   }
   RETURN_IF_ERROR(parts_.store->Apply(writes, Store::Durability::kSynced));
   parts_.cluster->Install(next);
-  std::vector<NamespaceRecord> namespaces = backup.namespaces;
-  std::sort(namespaces.begin(), namespaces.end(),
-            [](const NamespaceRecord& a, const NamespaceRecord& b) {
-              return a.facts.version < b.facts.version;
-            });
   MutexLock lock(&mutex_);
   tenants_.clear();
   tenant_names_.clear();
-  for (const TenantRecord& one : backup.tenants) Install(one);
-  for (const NamespaceRecord& one : namespaces) Install(one);
+  Inherit(backup.tenants, backup.namespaces);
   return absl::OkStatus();
 }
 

@@ -27,8 +27,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/base/clock.h"
 #include "proto/base/contract.h"
 #include "proto/base/mutex.h"
@@ -114,6 +116,11 @@ class Registry {
   std::vector<NamespaceRecord> ListNamespaces(const TenantId* tenant) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::uint64_t namespaces() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // When it came into this catalog from elsewhere: by its start, by a Restore.
+  // nullopt for a namespace that was made since; of those no node has heard
+  // but from here.
+  std::optional<BootTime> InheritedAt(NamespaceId name_space) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The version with this contract. INVALID_ARGUMENT naming what the contract
   // lacks; NOT_FOUND where the tenant has no such name; FAILED_PRECONDITION
@@ -177,6 +184,10 @@ class Registry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Install(const NamespaceRecord& record)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // As Install, of all that there are.
+  void Inherit(absl::Span<const TenantRecord> tenants,
+               std::vector<NamespaceRecord> namespaces)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes `records` and `next` synced, then shows them to readers.
   absl::Status Commit(const ClusterRecord& next,
                       const std::vector<NamespaceRecord>& records)
@@ -197,6 +208,9 @@ class Registry {
   std::map<std::uint64_t, NamespaceId> changes_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<NamespaceId, ClearEpoch> reported_
       ABSL_GUARDED_BY(mutex_);
+  // See InheritedAt.
+  absl::flat_hash_set<NamespaceId> inherited_ ABSL_GUARDED_BY(mutex_);
+  BootTime inherited_at_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace firnkv

@@ -134,9 +134,48 @@ TEST_F(ClearTest, AfterARestartEveryNodeIsPendingUntilItHasBeenHeardOf) {
 
   Restart();
 
-  EXPECT_THAT(ReasonsFor("strict"), ElementsAre(HasSubstr("has not heard")));
+  EXPECT_THAT(ReasonsFor("strict"),
+              ElementsAre(HasSubstr("may not have registered"),
+                          HasSubstr("has not heard")));
   Settle(&node);
+  EXPECT_THAT(ReasonsFor("strict"),
+              ElementsAre(HasSubstr("may not have registered")));
+}
+
+// Rule C4: a node of the catalog that was lost serves while its lease runs, and
+// the new one has never heard of it.
+TEST_F(ClearTest, WithinALeaseAfterARestoreUnknownNodesArePending) {
+  ASSERT_OK(Open(tenant_, "strict", /*create=*/true, /*strict_clear=*/true));
+  const auto backup = Admins<v1::BackupResponse>("Backup", v1::BackupRequest());
+  ASSERT_OK(backup);
+  Stop();
+  store_.Wipe();
+  Start();
+  world_.RunFor(absl::Minutes(1));
+  v1::RestoreRequest restore;
+  restore.set_state(backup->state());
+  ASSERT_OK((Admins<v1::RestoreResponse>("Restore", restore)));
+
+  const auto cleared = Clear("strict");
+
+  ASSERT_OK(cleared);
+  EXPECT_THAT(cleared->pending_nodes(), ElementsAre("unknown"));
+  EXPECT_THAT(cleared->pending_reasons(),
+              ElementsAre(HasSubstr("less than a lease ago")));
+  world_.RunFor(absl::Seconds(9));
+  EXPECT_THAT(ReasonsFor("strict"), ElementsAre(HasSubstr("lease ago")));
+  world_.RunFor(absl::Seconds(2));
   EXPECT_THAT(ReasonsFor("strict"), IsEmpty());
+}
+
+// Rule C4: nobody can have heard of it from elsewhere.
+TEST_F(ClearTest, ANamespaceMadeSinceTheStartWaitsForNobodyUnknown) {
+  ASSERT_OK(Open(tenant_, "old"));
+  Restart();
+  ASSERT_OK(Open(tenant_, "new"));
+
+  EXPECT_THAT(Clear("new")->pending_nodes(), IsEmpty());
+  EXPECT_THAT(Clear("old")->pending_nodes(), ElementsAre("unknown"));
 }
 
 TEST_F(ClearTest, AReportOnWhatThereIsNotIsRefused) {
