@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <google/protobuf/descriptor.h>
+#include <grpc/support/log.h>
 #include <grpc/support/time.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -164,6 +165,22 @@ class GrpcServer::Bridge : public grpc::Service {
   std::vector<std::unique_ptr<std::string>> names_;
 };
 
+namespace {
+
+// While it lives, gRPC writes nothing to standard error: why it could not
+// listen is in our own status, in a line and not in a page.
+class GrpcIsSilent {
+ public:
+  GrpcIsSilent() {
+    gpr_set_log_function([](gpr_log_func_args*) {});
+  }
+  ~GrpcIsSilent() { gpr_set_log_function(nullptr); }
+  GrpcIsSilent(const GrpcIsSilent&) = delete;
+  GrpcIsSilent& operator=(const GrpcIsSilent&) = delete;
+};
+
+}  // namespace
+
 struct GrpcServer::Parts {
   std::vector<std::unique_ptr<Bridge>> bridges;
   std::unique_ptr<grpc::Server> server;
@@ -206,7 +223,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
                              &ports[i]);
   }
-  parts->server = builder.BuildAndStart();
+  {
+    const GrpcIsSilent silent;
+    parts->server = builder.BuildAndStart();
+  }
 
   // The constructor is private. NOLINTNEXTLINE
   std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(parts)));

@@ -334,10 +334,12 @@ TEST_F(GrpcBridgeTest, EveryUidMayConnectToTheUnixSocket) {
   EXPECT_EQ(stat.st_mode & 07777, 0666u);
 }
 
-TEST_F(GrpcBridgeTest, AnAddressInUseIsRefusedByNameAndReason) {
+TEST_F(GrpcBridgeTest, AnAddressInUseIsRefusedByNameAndReasonAndNoMore) {
+  testing::internal::CaptureStderr();
   const absl::Status status =
       GrpcServer::Start({.addresses = {tcp_}}, {&handler_}).status();
 
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(tcp_));
   EXPECT_THAT(std::string(status.message()), HasSubstr("in use"));
