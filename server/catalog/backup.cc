@@ -80,6 +80,24 @@ absl::Status CheckConsistent(const BackupState& state) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<BackupState> StateOf(std::string_view body) {
+  WireReader in(body);
+  BackupState state;
+  ASSIGN_OR_RETURN(state.cluster, DecodeCluster(TakeRecord(&in)));
+  const std::uint32_t tenants = in.U32();
+  for (std::uint32_t i = 0; i < tenants; ++i) {
+    ASSIGN_OR_RETURN(TenantRecord tenant, DecodeTenant(TakeRecord(&in)));
+    state.tenants.push_back(std::move(tenant));
+  }
+  const std::uint32_t namespaces = in.U32();
+  for (std::uint32_t i = 0; i < namespaces; ++i) {
+    ASSIGN_OR_RETURN(NamespaceRecord one, DecodeNamespace(TakeRecord(&in)));
+    state.namespaces.push_back(std::move(one));
+  }
+  if (!in.AtEnd()) return NoBackup("wrong length");
+  return state;
+}
+
 }  // namespace
 
 std::string EncodeBackup(const BackupState& state) {
@@ -119,21 +137,14 @@ absl::StatusOr<BackupState> DecodeBackup(std::string_view blob) {
     return NoBackup("its checksum differs");
   }
 
-  WireReader in(lead.Bytes(static_cast<std::size_t>(body_bytes)));
-  BackupState state;
-  ASSIGN_OR_RETURN(state.cluster, DecodeCluster(TakeRecord(&in)));
-  const std::uint32_t tenants = in.U32();
-  for (std::uint32_t i = 0; i < tenants; ++i) {
-    ASSIGN_OR_RETURN(TenantRecord tenant, DecodeTenant(TakeRecord(&in)));
-    state.tenants.push_back(std::move(tenant));
+  const absl::StatusOr<BackupState> state =
+      StateOf(lead.Bytes(static_cast<std::size_t>(body_bytes)));
+  // Whoever made this blob wrote bad records: no disk of ours is damaged.
+  if (absl::IsDataLoss(state.status())) {
+    return NoBackup(ToStd(state.status().message()));
   }
-  const std::uint32_t namespaces = in.U32();
-  for (std::uint32_t i = 0; i < namespaces; ++i) {
-    ASSIGN_OR_RETURN(NamespaceRecord one, DecodeNamespace(TakeRecord(&in)));
-    state.namespaces.push_back(std::move(one));
-  }
-  if (!in.AtEnd()) return NoBackup("wrong length");
-  RETURN_IF_ERROR(CheckConsistent(state));
+  RETURN_IF_ERROR(state.status());
+  RETURN_IF_ERROR(CheckConsistent(*state));
   return state;
 }
 

@@ -169,8 +169,10 @@ void CatalogService::Register(std::string_view bytes, CallStats* stats,
 
 void CatalogService::KeepAlive(std::string_view bytes, CallStats* stats,
                                ControlReply reply) {
+  // The first of an incarnation writes that a node was told of it (rule A9).
   parts_.calls->Run<v1::KeepAliveRequest>(
-      RunsOn::kCaller, bytes, stats, std::move(reply),
+      parts_.cluster->told() ? RunsOn::kCaller : RunsOn::kStrand, bytes, stats,
+      std::move(reply),
       [this](const TokenClaims& caller, const v1::KeepAliveRequest& request) {
         return parts_.members->KeepAlive(caller, request);
       });

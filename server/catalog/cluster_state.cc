@@ -30,7 +30,8 @@ absl::Status ClusterState::Load(bool* made) {
     next_sequence_ = record.sequence_floor + 1;
     record_ = record;
   }
-  ClusterRecord next = NextIncarnation(record.incarnation);
+  ClusterRecord next = NextIncarnation();
+  next.told = false;
   next.sequence_floor += kSequenceStep;
   RETURN_IF_ERROR(store_->Apply({WriteOf(next)}, Store::Durability::kSynced));
   Install(next);
@@ -52,24 +53,39 @@ std::uint64_t ClusterState::last_change() const {
   return record_.last_change;
 }
 
+bool ClusterState::told() const {
+  MutexLock lock(&mutex_);
+  return record_.told;
+}
+
+bool ClusterState::FollowsFrom(const Incarnation& seen) const {
+  const Incarnation& ours = record_.incarnation;
+  // It has seen nothing, or what an operator has accepted.
+  if (seen.incarnation == 0 || seen.incarnation < ours.credentials) return true;
+  if (seen.incarnation == ours.incarnation) {
+    return seen.random_id == ours.random_id && seen.sequence <= ours.sequence;
+  }
+  const auto one = std::find_if(record_.past.begin(), record_.past.end(),
+                                [&seen](const PastIncarnation& past) {
+                                  return past.incarnation == seen.incarnation;
+                                });
+  return one != record_.past.end() && seen.random_id == one->random_id &&
+         seen.sequence <= one->sequence;
+}
+
 absl::Status ClusterState::CheckSeen(const Incarnation& seen) {
   if (seen.incarnation > kMaxIncarnation) {
     return absl::InvalidArgumentError(
         StrCat("incarnation ", seen.incarnation, " cannot be"));
   }
   MutexLock lock(&mutex_);
-  const Incarnation& ours = record_.incarnation;
   highest_seen_ = std::max(highest_seen_, seen.incarnation);
-  const bool same = seen.incarnation == ours.incarnation;
-  if (seen.incarnation < ours.incarnation ||
-      (same && seen.random_id == ours.random_id &&
-       seen.sequence <= ours.sequence)) {
-    return absl::OkStatus();
-  }
+  if (FollowsFrom(seen)) return absl::OkStatus();
+  const Incarnation& ours = record_.incarnation;
   return absl::FailedPreconditionError(StrCat(
       "this catalog is at incarnation ", ours.incarnation, ".", ours.sequence,
       " and the node has seen ", seen.incarnation, ".", seen.sequence,
-      same ? " of another state" : "",
+      seen.incarnation <= ours.incarnation ? " of another state" : "",
       ": it was restored from a backup, or its directory was copied; if this "
       "is the catalog to go on with, run `firnkv catalog accept-restore`"));
 }
@@ -83,23 +99,68 @@ bool ClusterState::CheckCursor(std::uint64_t cursor) {
   return false;
 }
 
-ClusterRecord ClusterState::NextAdministrative() const {
+absl::Status ClusterState::MarkTold() {
+  if (told()) return absl::OkStatus();
+  ClusterRecord next = record();
+  next.told = true;
+  RETURN_IF_ERROR(store_->Apply({WriteOf(next)}, Store::Durability::kSynced));
+  Install(next);
+  return absl::OkStatus();
+}
+
+ClusterRecord ClusterState::record() const {
   MutexLock lock(&mutex_);
-  ClusterRecord next = record_;
+  return record_;
+}
+
+ClusterRecord ClusterState::NextAdministrative() const {
+  ClusterRecord next = record();
   ++next.incarnation.sequence;
   return next;
 }
 
-ClusterRecord ClusterState::NextIncarnation(const Incarnation& above) {
-  MutexLock lock(&mutex_);
+ClusterRecord ClusterState::Following(const ClusterRecord& after) {
   ClusterRecord next = record_;
+  next.past = after.past;
+  const Incarnation& ended = after.incarnation;
+  if (after.told) {
+    next.past.push_back({ended.incarnation, ended.random_id, ended.sequence});
+  }
+  if (next.past.size() > kMaxPastIncarnations) {
+    next.past.erase(next.past.begin());
+  }
+  next.told = true;
   next.incarnation.incarnation = std::max({record_.incarnation.incarnation,
-                                           above.incarnation, highest_seen_}) +
+                                           ended.incarnation, highest_seen_}) +
                                  1;
   next.incarnation.random_id =
       decltype(next.incarnation.random_id)::Make(random_);
   next.incarnation.sequence = 0;
   next.last_change = std::max(next.last_change, highest_cursor_);
+  return next;
+}
+
+ClusterRecord ClusterState::NextIncarnation() {
+  MutexLock lock(&mutex_);
+  return Following(record_);
+}
+
+ClusterRecord ClusterState::NextRestored(const ClusterRecord& backup) {
+  MutexLock lock(&mutex_);
+  ClusterRecord next = Following(backup);
+  next.cluster = backup.cluster;
+  next.last_change = std::max(next.last_change, backup.last_change);
+  // What its catalog had outdated stays so.
+  next.incarnation.credentials =
+      std::max(next.incarnation.credentials, backup.incarnation.credentials);
+  return next;
+}
+
+ClusterRecord ClusterState::NextAccepted() {
+  MutexLock lock(&mutex_);
+  ClusterRecord next = Following(record_);
+  next.past.clear();
+  next.incarnation.credentials = next.incarnation.incarnation;
   return next;
 }
 

@@ -116,6 +116,7 @@ absl::StatusOr<v1::RegisterResponse> MemberService::Register(
   RETURN_IF_ERROR(Agree(ours, theirs).status());
   ASSIGN_OR_RETURN(const Incarnation seen, FromProto(request.seen()));
   RETURN_IF_ERROR(parts_.cluster->CheckSeen(seen));
+  RETURN_IF_ERROR(parts_.cluster->MarkTold());
   Membership::Boot boot;
   ASSIGN_OR_RETURN(boot.address, FromProto(request.node()));
   if (request.version().size() > kMaxNameBytes) {
@@ -155,12 +156,17 @@ absl::StatusOr<v1::KeepAliveResponse> MemberService::KeepAlive(
       beat.registration,
       IdFromProto<RegistrationId>("registration", request.registration()));
   beat.applied = request.applied();
+  ASSIGN_OR_RETURN(const Incarnation seen, FromProto(request.seen()));
   // What it has confirmed of another state than ours is nothing here.
   if (parts_.cluster->CheckCursor(request.namespace_cursor())) {
     beat.namespace_cursor = request.namespace_cursor();
     beat.drained_cursor =
         std::min(request.drained_cursor(), request.namespace_cursor());
   }
+  // Rule A9: a restored catalog may know the registration too. After the
+  // cursor, which says how much it lacks.
+  RETURN_IF_ERROR(parts_.cluster->CheckSeen(seen));
+  RETURN_IF_ERROR(parts_.cluster->MarkTold());
   beat.dram_bytes = request.dram_bytes();
   beat.dram_used_bytes = request.dram_used_bytes();
   beat.blocks = request.blocks();

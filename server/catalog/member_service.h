@@ -7,7 +7,8 @@
 // while the catalog has more than counts: before it has read its store, and
 // until the reaper has removed what a clear left, which nodes no longer have.
 //
-// Threading. KeepAlive: any thread. The rest: on the strand.
+// Threading. KeepAlive: any thread once ClusterState::told. The rest: on the
+// strand.
 
 #ifndef FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
 #define FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_

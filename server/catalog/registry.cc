@@ -71,10 +71,10 @@ absl::Status CheckName(std::string_view what, std::string_view name) {
 }
 
 absl::StatusOr<absl::Duration> CheckRetention(std::uint64_t seconds) {
-  constexpr std::uint64_t kLongest = 100ull * 366 * 24 * 3600;
-  if (seconds > kLongest) {
-    return absl::InvalidArgumentError(
-        StrCat("retention is ", seconds, " seconds, of at most ", kLongest));
+  if (seconds > kMaxRetentionSeconds) {
+    return absl::InvalidArgumentError(StrCat("retention is ", seconds,
+                                             " seconds, of at most ",
+                                             kMaxRetentionSeconds));
   }
   return absl::Seconds(static_cast<std::int64_t>(seconds));
 }
@@ -428,7 +428,8 @@ BackupState Registry::Backup() const {
   // As they decode again.
   for (NamespaceRecord& one : state.namespaces) one.facts.tenant_name.clear();
   for (TenantRow& row : ListTenants()) state.tenants.push_back(row.record);
-  state.cluster = parts_.cluster->NextAdministrative();
+  // As it is: what a node has seen that came after it is not in the backup.
+  state.cluster = parts_.cluster->record();
   return state;
 }
 
@@ -445,10 +446,7 @@ absl::Status Registry::Restore(const BackupState& backup) {
       writes.push_back({Family::kTenants, std::string(id.view()), {}});
     }
   }
-  ClusterRecord next =
-      parts_.cluster->NextIncarnation(backup.cluster.incarnation);
-  next.cluster = backup.cluster.cluster;
-  next.last_change = std::max(next.last_change, backup.cluster.last_change);
+  const ClusterRecord next = parts_.cluster->NextRestored(backup.cluster);
   writes.push_back(ClusterState::WriteOf(next));
   for (const TenantRecord& one : backup.tenants) {
     writes.push_back(
@@ -468,8 +466,7 @@ absl::Status Registry::Restore(const BackupState& backup) {
 }
 
 absl::StatusOr<std::uint64_t> Registry::AcceptRestore() {
-  ClusterRecord next = parts_.cluster->NextIncarnation({});
-  next.incarnation.credentials = next.incarnation.incarnation;
+  ClusterRecord next = parts_.cluster->NextAccepted();
   // Every clear took a change number, so no namespace has missed more clears
   // than numbers were reported of which we know nothing.
   const std::uint64_t lost = next.last_change - parts_.cluster->last_change();

@@ -44,6 +44,7 @@ class RecordWriter : public WireWriter {
     U32(static_cast<std::uint32_t>(text.size()));
     Bytes(text);
   }
+  void Flag(bool flag) { U8(flag ? 1 : 0); }
   std::string Seal() {
     U32(CrcOf(value_));
     return std::move(value_);
@@ -83,6 +84,22 @@ std::string TakeText(WireReader* reader, std::size_t most = kMaxNameBytes) {
   return std::string(reader->Bytes(size <= most ? size : SIZE_MAX));
 }
 
+// nullopt: neither 0 nor 1, so that no record has two encodings.
+std::optional<bool> TakeFlag(WireReader* reader) {
+  const std::uint8_t flag = reader->U8();
+  if (flag > 1) return std::nullopt;
+  return flag == 1;
+}
+
+bool Rises(const ClusterRecord& record) {
+  std::uint64_t last = 0;
+  for (const PastIncarnation& one : record.past) {
+    if (one.incarnation <= last) return false;
+    last = one.incarnation;
+  }
+  return record.past.empty() || last < record.incarnation.incarnation;
+}
+
 void Put(const Labels& labels, RecordWriter* out) {
   out->Text(labels.zone);
   out->Text(labels.rack);
@@ -114,6 +131,7 @@ ChainPlace TakePlace(WireReader* in) {
 }  // namespace
 
 std::string Encode(const ClusterRecord& record) {
+  CHECK(record.past.size() <= kMaxPastIncarnations);
   RecordWriter out(RecordKind::kCluster);
   out.Id(record.cluster);
   out.U64(record.incarnation.incarnation);
@@ -122,6 +140,13 @@ std::string Encode(const ClusterRecord& record) {
   out.U64(record.incarnation.credentials);
   out.U64(record.sequence_floor);
   out.U64(record.last_change);
+  out.Flag(record.told);
+  out.U16(static_cast<std::uint16_t>(record.past.size()));
+  for (const PastIncarnation& one : record.past) {
+    out.U64(one.incarnation);
+    out.Id(one.random_id);
+    out.U64(one.sequence);
+  }
   return out.Seal();
 }
 
@@ -137,7 +162,24 @@ absl::StatusOr<ClusterRecord> DecodeCluster(std::string_view value) {
   record.incarnation.credentials = in.U64();
   record.sequence_floor = in.U64();
   record.last_change = in.U64();
+  const std::optional<bool> told = TakeFlag(&in);
+  const std::uint16_t past = in.U16();
+  if (past > kMaxPastIncarnations) {
+    return Damaged("cluster", "too many past incarnations");
+  }
+  for (std::uint16_t i = 0; i < past && in.ok(); ++i) {
+    PastIncarnation one;
+    one.incarnation = in.U64();
+    one.random_id = in.TakeId<decltype(one.random_id)>();
+    one.sequence = in.U64();
+    record.past.push_back(one);
+  }
   if (!in.AtEnd()) return Damaged("cluster", "wrong length");
+  if (!told.has_value()) return Damaged("cluster", "a flag is neither 0 nor 1");
+  record.told = *told;
+  if (!Rises(record)) {
+    return Damaged("cluster", "past incarnations that do not rise");
+  }
   return record;
 }
 
@@ -169,9 +211,9 @@ std::string Encode(const NamespaceRecord& record) {
   out.U32(facts.version);
   out.U64(static_cast<std::uint64_t>(facts.clear_epoch));
   out.U64(facts.block_bytes);
-  out.U8(facts.chained ? 1 : 0);
+  out.Flag(facts.chained);
   out.U64(static_cast<std::uint64_t>(absl::ToInt64Seconds(facts.retention)));
-  out.U8(facts.strict_clear ? 1 : 0);
+  out.Flag(facts.strict_clear);
   out.U8(static_cast<std::uint8_t>(facts.flash_mode));
   out.U64(static_cast<std::uint64_t>(record.created_unix_seconds));
   out.U64(record.changed_at);
@@ -190,19 +232,31 @@ absl::StatusOr<NamespaceRecord> DecodeNamespace(std::string_view value) {
   facts.version = in.U32();
   facts.clear_epoch = ClearEpoch{in.U64()};
   facts.block_bytes = in.U64();
-  facts.chained = in.U8() != 0;
-  facts.retention = absl::Seconds(static_cast<std::int64_t>(in.U64()));
-  facts.strict_clear = in.U8() != 0;
+  const std::optional<bool> chained = TakeFlag(&in);
+  const std::uint64_t retention = in.U64();
+  const std::optional<bool> strict_clear = TakeFlag(&in);
   const std::uint8_t mode = in.U8();
   record.created_unix_seconds = static_cast<std::int64_t>(in.U64());
   record.changed_at = in.U64();
   const std::string contract = TakeText(&in, kMaxRecordText);
   if (!in.AtEnd()) return Damaged("namespace", "wrong length");
+  if (!chained.has_value() || !strict_clear.has_value()) {
+    return Damaged("namespace", "a flag is neither 0 nor 1");
+  }
+  if (retention > kMaxRetentionSeconds) {
+    return Damaged("namespace", "impossible retention");
+  }
   if (mode > static_cast<std::uint8_t>(FlashMode::kOn)) {
     return Damaged("namespace", "unknown flash mode");
   }
+  facts.chained = *chained;
+  facts.retention = absl::Seconds(static_cast<std::int64_t>(retention));
+  facts.strict_clear = *strict_clear;
   facts.flash_mode = FlashMode{mode};
-  ASSIGN_OR_RETURN(record.contract, DecodeCanonical(contract));
+  absl::StatusOr<StateContract> decoded = DecodeCanonical(contract);
+  if (!decoded.ok())
+    return Damaged("namespace", ToStd(decoded.status().message()));
+  record.contract = *std::move(decoded);
   // Not stored: it follows from the contract, so the two cannot disagree.
   facts.digest = MakeIdentityDigest(record.contract);
   return record;

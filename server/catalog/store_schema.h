@@ -39,11 +39,34 @@ inline constexpr std::size_t kMaxCopiesABlock = 1024;
 // Boots of one node id that may never come back (rule A6).
 inline constexpr std::size_t kMaxSupersededEpochs = 32;
 
+// A century: whoever wants longer wants 0, for ever.
+inline constexpr std::uint64_t kMaxRetentionSeconds = 100ull * 366 * 24 * 3600;
+
+// Earlier incarnations that the catalog remembers (rule A9): 16 KiB. Only those
+// that a node was told of count, so a catalog that starts and dies in a loop,
+// before any node has reached it, pushes none out.
+inline constexpr std::size_t kMaxPastIncarnations = 512;
+
+// An incarnation that is over: what nodes may have seen of it.
+struct PastIncarnation {
+  std::uint64_t incarnation = 0;
+  decltype(Incarnation::random_id) random_id;
+  // Its last.
+  std::uint64_t sequence = 0;
+  friend bool operator==(const PastIncarnation&,
+                         const PastIncarnation&) = default;
+};
+
 // Family::kMeta, key "cluster". Everything that there is one of.
 struct ClusterRecord {
   ClusterId cluster;
   // Rule A9.
   Incarnation incarnation;
+  // A node may have been told of it.
+  bool told = false;
+  // Those before it that nodes were told of since the last accept-restore,
+  // oldest first; at most kMaxPastIncarnations.
+  std::vector<PastIncarnation> past;
   // Sequences below it may have been given to entries (EntryRecord::sequence);
   // raised in large steps with synced writes, so that a lost tail cannot make
   // one come twice.

@@ -177,6 +177,9 @@ absl::Status CatalogLink::Accept(const NodeCatalogClient::Registered& answer) {
 void CatalogLink::OnRegistered(
     std::uint64_t term, BootTime asked_at,
     absl::StatusOr<NodeCatalogClient::Registered> answer) {
+  // What an abandoned attempt was told is not remembered: it may be of another
+  // copy of the catalog than the one that this node is a member of now.
+  if (!IsCurrent(term)) return;
   absl::Status status = answer.status();
   if (status.ok()) status = Accept(*answer);
   if (!status.ok()) return Fail(term, status);
@@ -261,6 +264,7 @@ void CatalogLink::KeepAlive(std::uint64_t term) {
   const PoolSnapshot pool = parts_.pool->Snapshot();
   const std::uint64_t drained = drain_.Drained();
   NodeCatalogClient::KeepAliveCall call;
+  call.seen = parts_.state->memory().seen;
   absl::Duration timeout;
   {
     MutexLock lock(&mutex_);
@@ -295,6 +299,7 @@ void CatalogLink::KeepAlive(std::uint64_t term) {
 void CatalogLink::OnKeptAlive(
     std::uint64_t term, BootTime asked_at,
     absl::StatusOr<NodeCatalogClient::KeptAlive> answer) {
+  if (!IsCurrent(term)) return;  // As in OnRegistered.
   if (!answer.ok()) {
     if (!IsPassing(answer.status())) return Fail(term, answer.status());
     counters_.failed_heartbeats.Add();
@@ -405,6 +410,11 @@ void CatalogLink::Fail(std::uint64_t term, const absl::Status& why) {
     return;
   }
   After(pause, [this, next] { Connect(next); });
+}
+
+bool CatalogLink::IsCurrent(std::uint64_t term) const {
+  MutexLock lock(&mutex_);
+  return term == term_;
 }
 
 CatalogLink::State CatalogLink::state() const {

@@ -10,9 +10,11 @@
 // Rule A6: the node names the epoch of the data directory's last run, whose
 // lock it has, and so takes over at once. A run that the catalog calls
 // superseded stops serving, for ever. Rule A7: a lease is believed for 7/8 of
-// its term, counted from before the call that it came with. Rule A9: a catalog
-// that is older than what this node has seen, or another one of the same
-// incarnation, is refused until the operator accepts it.
+// its term, counted from before the call that it came with. Rule A9: every
+// registration and heartbeat says the highest incarnation that this node has
+// seen, and a catalog that was never there refuses it; besides, the node
+// refuses a lower one, or another one of the same number, until the operator
+// accepts it.
 //
 // After every registration all namespaces that the node knows are asked for
 // anew, since changes during an outage are in no heartbeat; only then does the
@@ -163,6 +165,7 @@ class CatalogLink {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Which run to name as the one before this one.
   NodeEpoch Predecessor() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsCurrent(std::uint64_t term) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Believe() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Saves what of the node's memory changed; never under the mutex.
   absl::Status Remember(absl::AnyInvocable<void(NodeMemory*)> change);

@@ -270,6 +270,7 @@ void NodeCatalogClient::StartKeepAlive(const KeepAliveCall& call,
   request.set_removals_done(call.removals_done);
   request.set_applied(call.applied);
   request.set_drained_cursor(call.drained_cursor);
+  ToProto(call.seen, request.mutable_seen());
   Call("KeepAlive", std::move(request), timeout, &DecodeKeepAlive,
        std::move(done));
 }

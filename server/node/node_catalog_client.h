@@ -90,6 +90,8 @@ class NodeCatalogClient {
     std::uint64_t applied = 0;
     // Changes up to here are behind every read that goes on (rule C4).
     std::uint64_t drained_cursor = 0;
+    // As in RegisterCall.
+    Incarnation seen;
   };
   // A copy of this node that the catalog wants gone.
   struct Removal {

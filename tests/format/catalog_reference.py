@@ -40,7 +40,24 @@ def record(kind, fields):
 
 
 def cluster():
-    return record(1, CLUSTER + u64(7) + RANDOM_ID + u64(8) + u64(5) + u64(1 << 24) + u64(9))
+    return record(
+        1,
+        CLUSTER
+        + u64(7)  # Incarnation.
+        + RANDOM_ID
+        + u64(8)  # Sequence.
+        + u64(4)  # Of the last accept-restore.
+        + u64(1 << 24)  # Floor of sequences.
+        + u64(9)  # Last change.
+        + u8(1)  # Told.
+        + u16(2)  # Past ones.
+        + u64(4)
+        + counting(0x40, 16)
+        + u64(3)
+        + u64(6)
+        + counting(0x50, 16)
+        + u64(2),
+    )
 
 
 def tenant():

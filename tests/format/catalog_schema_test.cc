@@ -30,9 +30,13 @@ ClusterRecord ACluster() {
   record.incarnation.random_id =
       Counting<decltype(record.incarnation.random_id)>(0xe0);
   record.incarnation.sequence = 8;
-  record.incarnation.credentials = 5;
+  record.incarnation.credentials = 4;
   record.sequence_floor = 1 << 24;
   record.last_change = 9;
+  record.told = true;
+  using RandomId = decltype(record.incarnation.random_id);
+  record.past = {{4, Counting<RandomId>(0x40), 3},
+                 {6, Counting<RandomId>(0x50), 2}};
   return record;
 }
 

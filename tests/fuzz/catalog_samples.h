@@ -16,6 +16,8 @@ inline ClusterRecord SampleCluster() {
   record.incarnation.sequence = 4;
   record.sequence_floor = 1 << 20;
   record.last_change = 7;
+  record.told = true;
+  record.past = {{1, record.incarnation.random_id, 5}};
   return record;
 }
 

@@ -20,21 +20,17 @@ enum Part : std::uint8_t {
   kParts,
 };
 
-// What is taken can be written back, and is the same then.
+// What is taken is what would be written: no record has two encodings.
 template <typename Record>
 void Try(absl::StatusOr<Record> (*decode)(std::string_view),
          std::string_view value) {
   const absl::StatusOr<Record> record = decode(value);
   if (!record.ok()) {
     CHECK(absl::IsDataLoss(record.status()) ||
-          absl::IsFailedPrecondition(record.status()) ||
-          absl::IsInvalidArgument(record.status()));
+          absl::IsFailedPrecondition(record.status()));
     return;
   }
-  const std::string encoded = Encode(*record);
-  const absl::StatusOr<Record> again = decode(encoded);
-  CHECK(again.ok() && *again == *record);
-  CHECK(Encode(*again) == encoded);
+  CHECK(Encode(*record) == value);
 }
 
 void TryKey(std::string_view bytes) {

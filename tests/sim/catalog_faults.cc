@@ -16,9 +16,7 @@ void Faults::StartCatalog() {
 
 void Faults::CrashCatalog() {
   SimCatalog& catalog = parts_.cluster->Catalog();
-  // A copy that was started more often than the original counts as the newer
-  // one, and only an operator can say otherwise (CORRECTNESS.md, rule A9).
-  if (!catalog.running() || original_.has_value()) return;
+  if (!catalog.running()) return;
   Note("crash of the catalog");
   catalog.Crash(Below(2) == 0 ? SimCatalog::Loss::kNothing
                               : SimCatalog::Loss::kUnsyncedTail);
@@ -66,7 +64,16 @@ void Faults::ReplaceCatalog() {
   catalog.store()->Load(old_catalog_);
   has_old_catalog_ = false;
   parts_.admin->OnCatalogReplaced();
-  Later(absl::Milliseconds(1), absl::Seconds(2), [this] { StartCatalog(); });
+  Later(absl::Milliseconds(1), absl::Seconds(2), [this, &catalog] {
+    // Each start counts an incarnation on: it may be above all that the nodes
+    // have seen before any of them reaches it (rule A9).
+    for (std::uint64_t more = Below(4); more > 0 && !catalog.running();
+         --more) {
+      StartCatalog();
+      catalog.Crash(SimCatalog::Loss::kNothing);
+    }
+    StartCatalog();
+  });
 }
 
 void Faults::DoubleCatalog() {
@@ -87,6 +94,8 @@ void Faults::DoubleCatalog() {
     if (catalog.running()) catalog.Crash(SimCatalog::Loss::kNothing);
     catalog.store()->Load(*std::exchange(original_, std::nullopt));
     StartCatalog();
+    // A node that the copy has told something is refused by the original.
+    parts_.admin->OnCatalogDoubled();
   });
 }
 

@@ -24,6 +24,8 @@ void Faults::Stop() {
   SimCatalog& catalog = parts_.cluster->Catalog();
   if (catalog.running()) catalog.Crash(SimCatalog::Loss::kNothing);
   catalog.store()->Load(*std::exchange(original_, std::nullopt));
+  // As where the original comes back by itself.
+  parts_.admin->OnCatalogDoubled();
 }
 
 void Faults::Next() {

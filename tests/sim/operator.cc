@@ -34,6 +34,7 @@ void Operator::BeginRepair(Repair repair) {
   operations_->ExpectDenials(true);
   const bool mending = repairing();
   repair_ = repair;
+  looks_ = 0;
   if (!mending) After(kPause, [this] { Mend(); });
 }
 

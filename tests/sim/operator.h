@@ -35,6 +35,8 @@ class Operator {
   // that run are members again.
   void OnCatalogLost() { BeginRepair(Repair::kRestore); }
   void OnCatalogReplaced() { BeginRepair(Repair::kAccept); }
+  // The original serves again: accepts it where a node stays out.
+  void OnCatalogDoubled() { BeginRepair(Repair::kWatch); }
   // While it repairs nobody clears: a clear made at a catalog that the nodes
   // refuse would be one that nobody has to obey.
   bool repairing() const { return repair_ != Repair::kNone; }

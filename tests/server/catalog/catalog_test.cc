@@ -420,6 +420,38 @@ TEST_F(CatalogTest, ARestoredCatalogIsRefusedUntilItIsAccepted) {
       "DescribeNamespaces", minted->token(), describe)));
 }
 
+// Rule A9: the restored directory knows the registration, and its incarnation
+// is above all that the node has seen.
+TEST_F(CatalogTest, ARestoredCatalogIsRefusedAtTheNextHeartbeat) {
+  Member node = Join(1, 100);
+  const SimStore::Families backup = store_.Snapshot();
+  Restart();
+  ASSERT_OK(KeepAlive(&node));
+  store_.Load(backup);
+  for (int start = 0; start < 3; ++start) Restart();
+  ASSERT_GT(CatalogStatus().incarnation().incarnation(),
+            node.seen.incarnation());
+
+  EXPECT_THAT(KeepAlive(&node), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                         HasSubstr("accept-restore")));
+  ASSERT_OK((Admins<v1::AcceptRestoreResponse>("AcceptRestore",
+                                               v1::AcceptRestoreRequest())));
+
+  EXPECT_OK(KeepAlive(&node));
+}
+
+// Rule A9.
+TEST_F(CatalogTest, ThatANodeWasToldOfAStartIsWrittenOnceBeforehand) {
+  Member node = Join(1, 100);
+  Restart();
+  const std::uint64_t before = store_.writes();
+
+  ASSERT_OK(KeepAlive(&node));
+  ASSERT_OK(KeepAlive(&node));
+
+  EXPECT_EQ(store_.writes(), before + 1);
+}
+
 TEST_F(CatalogTest, ANodeOfAnotherClusterIsRefused) {
   v1::RegisterRequest request = RegisterRequestOf(1, 100);
   request.mutable_handshake()->set_cluster(std::string(16, 'x'));

@@ -307,6 +307,128 @@ TEST_F(RegistryTest, ADoubledCatalogIsNoticed) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+// Rule A9: each start of the copy counts one on, until it is above all that the
+// nodes have seen of the original.
+TEST_F(RegistryTest, ARestoredDirectoryIsNoticedHoweverOftenItStarts) {
+  ASSERT_OK(life_->cluster.MarkTold());
+  const Incarnation before = life_->cluster.incarnation();
+  const SimStore::Families backup = store_.Snapshot();
+  Restart();
+  ASSERT_OK(life_->cluster.MarkTold());
+  const Incarnation seen = life_->cluster.incarnation();
+  store_.Load(backup);
+
+  for (int start = 0; start < 5; ++start) {
+    Restart();
+    ASSERT_OK(life_->cluster.MarkTold());
+    EXPECT_THAT(life_->cluster.CheckSeen(seen),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("accept-restore")))
+        << start;
+    EXPECT_OK(life_->cluster.CheckSeen(before)) << start;
+  }
+}
+
+// Rule A9.
+TEST_F(RegistryTest, ABackupThatMissesTheLastWriteIsNoticed) {
+  MakeNamespace("granite");
+  ASSERT_OK(life_->cluster.MarkTold());
+  const Incarnation at_backup = life_->cluster.incarnation();
+  const BackupState backup = registry().Backup();
+  ASSERT_OK(registry().Clear(Tenant(), "granite", 0));
+  const Incarnation seen = life_->cluster.incarnation();
+  store_.Wipe();
+  for (int start = 0; start < 3; ++start) Restart();
+
+  ASSERT_OK(registry().Restore(backup));
+
+  EXPECT_OK(life_->cluster.CheckSeen(at_backup));
+  EXPECT_THAT(life_->cluster.CheckSeen(seen),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  Restart();
+  EXPECT_OK(life_->cluster.CheckSeen(at_backup));
+  EXPECT_FALSE(life_->cluster.CheckSeen(seen).ok());
+}
+
+// Rule A9: a node may have been away for long.
+TEST_F(RegistryTest, WhatANodeHasSeenOfAnEarlierStartIsFollowed) {
+  ASSERT_OK(registry().CreateTenant("team"));
+  ASSERT_OK(life_->cluster.MarkTold());
+  Incarnation seen = life_->cluster.incarnation();
+  for (int start = 0; start < 4; ++start) {
+    Restart();
+    ASSERT_OK(life_->cluster.MarkTold());
+  }
+
+  EXPECT_OK(life_->cluster.CheckSeen(seen));
+  ++seen.sequence;
+  EXPECT_FALSE(life_->cluster.CheckSeen(seen).ok());
+}
+
+// Rule A9: what no node can have seen need not be remembered.
+TEST_F(RegistryTest, StartsThatNobodyWasToldOfPushNoneOut) {
+  ASSERT_OK(life_->cluster.MarkTold());
+  const Incarnation seen = life_->cluster.incarnation();
+
+  for (std::size_t i = 0; i < 2 * kMaxPastIncarnations; ++i) Restart();
+
+  EXPECT_THAT(life_->cluster.record().past, SizeIs(1));
+  EXPECT_OK(life_->cluster.CheckSeen(seen));
+}
+
+// Rule A9: nothing says that it was of this catalog.
+TEST_F(RegistryTest, WhatIsOlderThanAllThatIsRememberedIsRefused) {
+  ASSERT_OK(life_->cluster.MarkTold());
+  const Incarnation seen = life_->cluster.incarnation();
+  for (std::size_t i = 0; i <= kMaxPastIncarnations; ++i) {
+    Restart();
+    ASSERT_OK(life_->cluster.MarkTold());
+  }
+  EXPECT_THAT(life_->cluster.record().past, SizeIs(kMaxPastIncarnations));
+  EXPECT_FALSE(life_->cluster.CheckSeen(seen).ok());
+
+  ASSERT_OK(registry().AcceptRestore());
+
+  EXPECT_OK(life_->cluster.CheckSeen(seen));
+}
+
+// Rule A9: those of the original, of the copy, and who has said nothing yet.
+TEST_F(RegistryTest, AfterAcceptRestoreEveryNodeOfBeforeComesBack) {
+  const SimStore::Families backup = store_.Snapshot();
+  std::vector<Incarnation> seen;
+  for (int copy = 0; copy < 2; ++copy) {
+    store_.Load(backup);
+    for (int start = 0; start < 3 - copy; ++start) {
+      Restart();
+      ASSERT_OK(life_->cluster.MarkTold());
+      seen.push_back(life_->cluster.incarnation());
+    }
+  }
+  EXPECT_FALSE(life_->cluster.CheckSeen(seen[2]).ok());
+
+  ASSERT_OK(registry().AcceptRestore());
+
+  for (int start = 0; start < 3; ++start) {
+    for (const Incarnation& one : seen) {
+      EXPECT_OK(life_->cluster.CheckSeen(one));
+    }
+    Restart();
+  }
+}
+
+// Rule A9: a backup of after an accept-restore brings its bound on tokens.
+TEST_F(RegistryTest, ARestoreKeepsOutdatedTokensOutdated) {
+  ASSERT_OK(registry().AcceptRestore());
+  const BackupState backup = registry().Backup();
+  const std::uint64_t outdated = life_->cluster.incarnation().credentials;
+  store_.Wipe();
+  Restart();
+
+  ASSERT_OK(registry().Restore(backup));
+
+  EXPECT_EQ(life_->cluster.incarnation().credentials, outdated);
+}
+
 // Rule A9.
 TEST_F(RegistryTest, AcceptRestoreRaisesEverythingAboveWhatWasReported) {
   const NamespaceFacts facts = MakeNamespace("granite");

@@ -125,6 +125,8 @@ class ServiceFixture : public testing::Test {
     std::uint64_t removals_done = 0;
     // As the registration began.
     bool kept = false;
+    // What it has seen of the catalog.
+    v1::Incarnation seen;
   };
   v1::RegisterRequest RegisterRequestOf(std::uint8_t node,
                                         std::uint64_t epoch) {
@@ -146,6 +148,7 @@ class ServiceFixture : public testing::Test {
     member.cursor = response->namespace_cursor();
     member.drained = member.cursor;
     member.kept = response->kept();
+    member.seen = response->incarnation();
     return member;
   }
   Member Join(std::uint8_t node, std::uint64_t epoch) {
@@ -162,11 +165,13 @@ class ServiceFixture : public testing::Test {
     request.set_namespace_cursor(member->cursor);
     request.set_drained_cursor(member->drained);
     request.set_removals_done(member->removals_done);
+    *request.mutable_seen() = member->seen;
     auto response = Catalogs<v1::KeepAliveResponse>(
         "KeepAlive", Token(Role::kNode), request);
     if (response.ok()) {
       member->cursor = response->namespace_cursor();
       member->removals_done = response->removals();
+      member->seen = response->incarnation();
     }
     return response;
   }

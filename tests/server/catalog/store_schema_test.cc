@@ -50,6 +50,8 @@ TEST(StoreSchemaTest, EveryRecordComesBackAsItWas) {
   cluster.incarnation = {.incarnation = 5, .random_id = {}, .sequence = 6};
   cluster.sequence_floor = 7;
   cluster.last_change = 8;
+  cluster.told = true;
+  cluster.past = {{2, {{7}}, 1}, {4, {{8}}, 0}};
   EXPECT_THAT(DecodeCluster(Encode(cluster)), IsOkAndHolds(cluster));
 
   TenantRecord tenant{.tenant = {}, .name = "team", .created_unix_seconds = 9};
@@ -140,10 +142,84 @@ TEST(StoreSchemaTest, SizesBeyondTheirBoundsAreNotBelieved) {
     EXPECT_FALSE(DecodeEntry(Resealed(entry)).ok());
   }
 
+  // 65,535 past incarnations.
+  std::string cluster = Encode(ClusterRecord());
+  cluster.replace(cluster.size() - 4 - 2, 2, "\xff\xff");
+  EXPECT_THAT(DecodeCluster(Resealed(cluster)),
+              StatusIs(absl::StatusCode::kDataLoss));
+
   // A tier that there is not.
   std::string entry = Encode(AnEntry());
   entry[2 + 8 + 8 + 80 + 2 + 32] = 9;
   EXPECT_FALSE(DecodeEntry(Resealed(entry)).ok());
+}
+
+// A node that has seen one of two with the same number would find the wrong
+// one.
+TEST(StoreSchemaTest, PastIncarnationsThatDoNotRiseAreDamage) {
+  ClusterRecord cluster;
+  cluster.incarnation.incarnation = 5;
+  for (const std::vector<std::uint64_t>& numbers :
+       {std::vector<std::uint64_t>{0}, {3, 3}, {4, 3}, {3, 5}, {6}}) {
+    cluster.past.clear();
+    for (const std::uint64_t number : numbers) {
+      cluster.past.push_back({number, {}, 0});
+    }
+    EXPECT_THAT(DecodeCluster(Encode(cluster)),
+                StatusIs(absl::StatusCode::kDataLoss))
+        << testing::PrintToString(numbers);
+  }
+}
+
+TEST(StoreSchemaTest, AFlagIsZeroOrOne) {
+  std::string cluster = Encode(ClusterRecord());
+  cluster[cluster.size() - 4 - 2 - 1] = 2;
+  EXPECT_THAT(
+      DecodeCluster(Resealed(cluster)),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("neither 0 nor 1")));
+
+  NamespaceRecord record;
+  record.contract = TestContract();
+  record.facts.name = "granite";
+  const std::size_t chained = 2 + 16 + 16 + 4 + 7 + 4 + 8 + 8;
+  const std::size_t strict = chained + 1 + 8;
+  for (const std::size_t at : {chained, strict}) {
+    std::string value = Encode(record);
+    ASSERT_EQ(value[at], 0);
+    value[at] = 2;
+    EXPECT_THAT(
+        DecodeNamespace(Resealed(value)),
+        StatusIs(absl::StatusCode::kDataLoss, HasSubstr("neither 0 nor 1")));
+  }
+}
+
+TEST(StoreSchemaTest, ARetentionThatCannotBeIsDamage) {
+  NamespaceRecord record;
+  record.contract = TestContract();
+  record.facts.name = "granite";
+  record.facts.retention = absl::Seconds(kMaxRetentionSeconds);
+  ASSERT_OK(DecodeNamespace(Encode(record)));
+
+  for (const std::int64_t seconds :
+       {std::int64_t{-1}, std::int64_t{kMaxRetentionSeconds + 1}}) {
+    record.facts.retention = absl::Seconds(seconds);
+    EXPECT_THAT(DecodeNamespace(Encode(record)),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("retention")));
+  }
+}
+
+// Not INVALID_ARGUMENT, which is a caller's fault.
+TEST(StoreSchemaTest, AContractThatDoesNotDecodeIsDamage) {
+  NamespaceRecord record;
+  record.contract = TestContract();
+  record.facts.name = "granite";
+  std::string value = Encode(record);
+  const std::size_t contract =
+      2 + 16 + 16 + 4 + 7 + 4 + 8 + 8 + 1 + 8 + 1 + 1 + 8 + 8 + 4;
+  value[contract] = static_cast<char>(value[contract] ^ 0x7f);
+
+  EXPECT_THAT(DecodeNamespace(Resealed(value)),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("namespace")));
 }
 
 }  // namespace

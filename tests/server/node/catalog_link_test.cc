@@ -201,6 +201,32 @@ TEST_F(CatalogLinkTest, TheHighestIncarnationSeenIsRemembered) {
   EXPECT_EQ(state_.memory().seen, catalog_.incarnation);
 }
 
+// Rule A9: the catalog compares it with what it has been.
+TEST_F(CatalogLinkTest, EveryHeartbeatSaysTheHighestIncarnationSeen) {
+  Settle();
+  catalog_.incarnation.sequence = 999;
+
+  RunFor(absl::Seconds(6));
+
+  ASSERT_GE(catalog_.beats.size(), 2u);
+  EXPECT_EQ(catalog_.beats.back().seen().sequence(), 999u);
+  EXPECT_EQ(catalog_.beats.back().seen().incarnation(),
+            catalog_.incarnation.incarnation);
+}
+
+// Rule A9: as a catalog says that was restored.
+TEST_F(CatalogLinkTest, ARefusedHeartbeatEndsTheMembership) {
+  Settle();
+  const absl::Status refused = absl::FailedPreconditionError("accept-restore");
+  catalog_.FailNext("KeepAlive", refused);
+  for (int i = 0; i < 100; ++i) catalog_.FailNext("Register", refused);
+
+  RunFor(absl::Seconds(20));
+
+  EXPECT_EQ(link_->state(), State::kRefused);
+  EXPECT_EQ(link_->believed_until(), BootTime());
+}
+
 // Rule A9: a running catalog is replaced by a restored one.
 TEST_F(CatalogLinkTest, ACatalogThatFallsBackBetweenHeartbeatsIsRefused) {
   Settle();
