@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
 #include "client/transport/grpc_channel.h"
 #include "proto/base/status.h"
@@ -89,7 +90,7 @@ std::string ClientProgram::Obey(const std::string& line) {
       {"soak", &ClientProgram::Soak},       {"raw", &ClientProgram::Raw},
       {"hold", &ClientProgram::Hold},       {"check", &ClientProgram::Check},
       {"reserve", &ClientProgram::Reserve}, {"attack", &ClientProgram::Attack},
-      {"take", &ClientProgram::Take}};
+      {"take", &ClientProgram::Take},       {"away", &ClientProgram::Away}};
   const Words words = absl::StrSplit(line, ' ');
   for (const auto& command : kCommands) {
     if (words[0] == command.name) return (this->*command.method)(words);
@@ -110,6 +111,18 @@ std::string ClientProgram::Connect(const Words& words) {
   if (!client.ok()) return Failed(client.status());
   client_ = *std::move(client);
   return Ok({{"mapping", client_->Describe().mapping}});
+}
+
+std::string ClientProgram::Away(const Words& words) {
+  ClientOptions options;
+  options.socket_path.clear();
+  options.catalog_address = words[1];
+  options.token = absl::HexStringToBytes(words[2]);
+  options.client_name = "process_client";
+  absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
+  if (!client.ok()) return Failed(client.status());
+  client_ = *std::move(client);
+  return Ok({});
 }
 
 std::string ClientProgram::Open(const Words& words) {
@@ -250,12 +263,17 @@ void ClientProgram::WriteChain(std::uint64_t chain, std::size_t blocks,
     wanted[i].place = block.place;
     wanted[i].source = absl::MakeConstSpan(&buffers[i], 1);
   }
+  const BootTime began = SystemClock().Now();
   const WriteReport report = client_->Write({.name_space = name_space_,
                                              .blocks = absl::MakeSpan(wanted),
                                              .deadline = kDeadline,
                                              .wait_for = wait_for,
                                              .hint = {},
                                              .trace = {}});
+  // To its outcome, and until the buffers were free.
+  (*counts)["write_us"] += absl::ToInt64Microseconds(report.took);
+  (*counts)["write_free_us"] +=
+      absl::ToInt64Microseconds(SystemClock().Now() - began);
   if (!report.status.ok()) ++(*counts)["bad_requests"];
   for (const WriteBlock& block : wanted) {
     ++(*counts)["write_" + std::string(OutcomeLabel(block.outcome))];

@@ -38,6 +38,8 @@ class ClientProgram {
 
   // connect SOCKET [stream]: by the SDK; `stream` maps nothing.
   std::string Connect(const Words& words);
+  // away CATALOG TOKEN: by the SDK, without a local node; the token in hex.
+  std::string Away(const Words& words);
   // open NAME BLOCK_BYTES
   std::string Open(const Words& words);
   // write CHAIN BLOCKS [published]

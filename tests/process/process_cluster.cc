@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "proto/base/check.h"
 #include "proto/base/random.h"
 #include "proto/base/text.h"
@@ -204,6 +205,12 @@ Finished ProcessCluster::Cli(std::uint32_t uid,
                                     ? "FIRNKV_CLI_SECRET_FILE=" + secret_file()
                                     : "FIRNKV_CLI_SOCKET=" + socket(1));
   return RunToEnd(options);
+}
+
+std::string ProcessCluster::TokenOf(const std::string& tenant) const {
+  const Finished made = Admin({"tenant", "token", tenant, "--life", "24h"});
+  EXPECT_EQ(made.code, 0) << made.output;
+  return std::string(absl::StripAsciiWhitespace(made.output));
 }
 
 bool ProcessCluster::NodeComesToRest(int number) {

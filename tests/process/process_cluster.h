@@ -75,7 +75,8 @@ class ProcessCluster {
   std::string socket(int number) const;
   std::string control_address(int number) const;
   std::string catalog_address() const { return Host(0) + ":7400"; }
-  // In which the node and its clients are; empty: in the test's own.
+  // In which the node and its clients are; empty: in the test's own. That of a
+  // number beyond the last node's has none.
   std::string network_file(int number) const;
   const ScratchFolder& scratch() const { return scratch_; }
   std::string secret_file() const;
@@ -87,6 +88,9 @@ class ProcessCluster {
   Finished Admin(std::vector<std::string> arguments) const {
     return Cli(0, std::move(arguments));
   }
+
+  // A token of the catalog's for the tenant, in hex, good for a day.
+  std::string TokenOf(const std::string& tenant) const;
 
   // Node `number` has nothing under way: no lease, no reservation, no slot
   // reserved or retiring, no transfer.

@@ -52,11 +52,20 @@ ProcessSoak::ProcessSoak(const Options& options)
       cluster_(ClusterOptions(options)) {
   for (int node = 1; node <= options.nodes; ++node) {
     for (const std::uint32_t uid : {kAliceUid, kBobUid}) {
-      const std::string path =
-          StrCat(cluster_.scratch().path(), "/page", node, ".", uid);
-      seats_.push_back({node, uid, SoakPageFile::Create(path, uid), nullptr});
+      AddSeat(node, uid, false);
     }
   }
+  for (const std::uint32_t uid : {kAliceUid, kBobUid}) AddSeat(1, uid, true);
+}
+
+void ProcessSoak::AddSeat(int node, std::uint32_t uid, bool away) {
+  const std::string path = StrCat(cluster_.scratch().path(), "/page",
+                                  away ? "away" : StrCat(node), ".", uid);
+  seats_.push_back({.node = node,
+                    .uid = uid,
+                    .page = SoakPageFile::Create(path, uid),
+                    .worker = nullptr,
+                    .away = away});
 }
 
 SoakTotals ProcessSoak::Run() {
@@ -64,6 +73,10 @@ SoakTotals ProcessSoak::Run() {
   reported_at_ = began_;
   cluster_.Start();
   bool started = cluster_.NodesAreRegistered();
+  for (Seat& seat : seats_) {
+    if (!seat.away) continue;
+    seat.token = cluster_.TokenOf(seat.uid == kAliceUid ? "alice" : "bob");
+  }
   for (Seat& seat : seats_) started = started && StartWorker(&seat);
   if (started) {
     RunFaults();
@@ -82,8 +95,10 @@ void ProcessSoak::Stuck(const std::string& what) {
 bool ProcessSoak::StartWorker(Seat* seat) {
   seat->page.page().due_nanos = 0;
   seat->worker = std::make_unique<Worker>(seat->uid);
-  for (const std::string& command :
-       {"connect " + cluster_.socket(seat->node), std::string(kOpen)}) {
+  const std::string connect =
+      seat->away ? StrCat("away ", cluster_.catalog_address(), " ", seat->token)
+                 : StrCat("connect ", cluster_.socket(seat->node));
+  for (const std::string& command : {connect, std::string(kOpen)}) {
     const Reply reply = seat->worker->Do(command);
     if (reply.ok) continue;
     Stuck(StrCat("a worker at node ", seat->node, " cannot ", command, ": ",

@@ -76,13 +76,19 @@ class ProcessSoak {
   SoakTotals Run();
 
  private:
-  // Where a worker sits: at a node, as a user.
+  // Where a worker sits: at a node, as a user; or at none, with a token: then
+  // the chains of `node` are those that it writes.
   struct Seat {
     int node;
     std::uint32_t uid;
     SoakPageFile page;
     std::unique_ptr<Worker> worker;
+    bool away = false;
+    // In hex.
+    std::string token = {};
   };
+
+  void AddSeat(int node, std::uint32_t uid, bool away);
 
   bool StartWorker(Seat* seat);
   void RunFaults();

@@ -64,6 +64,18 @@ std::unique_ptr<Worker> WorkerAt(const ProcessCluster& cluster, int number,
   return worker;
 }
 
+std::unique_ptr<Worker> RemoteWorker(const ProcessCluster& cluster,
+                                     int number) {
+  auto worker = std::make_unique<Worker>(
+      kAliceUid, Worker::Place{.network_file = cluster.network_file(number)});
+  const Reply connected = worker->Do(StrCat("away ", cluster.catalog_address(),
+                                            " ", cluster.TokenOf("alice")));
+  EXPECT_TRUE(connected.ok) << connected;
+  const Reply opened = worker->Do(StrCat("open big ", kBigBlockBytes));
+  EXPECT_TRUE(opened.ok) << opened;
+  return worker;
+}
+
 std::unique_ptr<Worker> BigWorkerAt(const ProcessCluster& cluster, int number) {
   std::unique_ptr<Worker> worker = WorkerAt(cluster, number);
   const Reply opened = worker->Do(StrCat("open big ", kBigBlockBytes));

@@ -67,7 +67,10 @@ class Worker {
 // its tenant open. Fails the test where that does not go.
 std::unique_ptr<Worker> WorkerAt(const ProcessCluster& cluster, int number,
                                  std::uint32_t uid = kAliceUid);
-// The same, with the namespace "big".
+// Without a local node, on the host of `number` (process_cluster.h:
+// network_file); alice's, with her namespace "big".
+std::unique_ptr<Worker> RemoteWorker(const ProcessCluster& cluster, int number);
+// As WorkerAt, with the namespace "big".
 std::unique_ptr<Worker> BigWorkerAt(const ProcessCluster& cluster, int number);
 
 // The size of its blocks, and of those of the namespace "big".
