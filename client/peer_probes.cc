@@ -24,6 +24,7 @@ class PeerProbes::Probe : public StreamSink {
       // It speaks: what is wrong is the caller's or the location's affair.
       case StreamEnd::kRefused:
       case StreamEnd::kOtherRun:
+      case StreamEnd::kTooOld:
         return Router::Verdict::kServed;
       case StreamEnd::kUnreachable:
       case StreamEnd::kBroken:
