@@ -474,7 +474,7 @@ void ResidentBlocks::SetClearEpoch(NamespaceId name_space, ClearEpoch epoch) {
   if (epoch <= state.epoch) return;
   state.epoch = epoch;
   state.older_copies += std::exchange(state.current_copies, 0);
-  if (state.older_copies > 0) sweep_left_ = index_.end();
+  if (state.older_copies > 0) sweep_left_ = sweep_end_ = index_.end();
 }
 
 std::uint64_t ResidentBlocks::ClearPending(NamespaceId name_space) const {
@@ -484,8 +484,8 @@ std::uint64_t ResidentBlocks::ClearPending(NamespaceId name_space) const {
 
 void ResidentBlocks::SweepCleared(std::size_t budget) {
   for (; budget > 0 && sweep_left_ > 0; --budget, --sweep_left_) {
-    if (++sweep_at_ >= index_.end()) sweep_at_ = 0;
-    if (sweep_at_ >= index_.end()) return;
+    // Round what there was at the clear: only that is of an older epoch.
+    if (++sweep_at_ >= sweep_end_) sweep_at_ = 0;
     Slot* const slot = index_.At(sweep_at_).resident;
     if (slot == nullptr) continue;
     const SlotHeader& header = *slot->header;

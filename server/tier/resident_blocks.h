@@ -175,8 +175,10 @@ class ResidentBlocks {
   LeaseTable leases_;
   LeafFirstLru policy_;
   absl::flat_hash_map<NamespaceId, NamespaceState> namespaces_;
-  // Entries that SweepCleared has still to look at, and where it is.
+  // Entries that SweepCleared has still to look at, and where it is. It goes
+  // round those that there were at the last clear.
   std::uint64_t sweep_left_ = 0;
+  std::uint32_t sweep_end_ = 0;
   std::uint32_t sweep_at_ = 0;
   std::uint64_t changes_ = 0;
   std::uint64_t holds_ = 0;

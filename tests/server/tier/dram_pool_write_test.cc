@@ -362,6 +362,19 @@ TEST_F(DramPoolWriteTest, AClearIsPendingUntilTheLastOldCopyIsGone) {
   EXPECT_EQ(CountHits(name_space_, 1, 5), 2u);
 }
 
+// It left out as many old copies as new blocks came: `clear --wait` of a strict
+// namespace did not end before they were evicted.
+TEST_F(DramPoolWriteTest, AClearIsSweptThoughNewBlocksComeMeanwhile) {
+  WriteMany(name_space_, 1, 10, kLength);
+  pool_->SetClearEpoch(name_space_.id, ClearEpoch{2});
+  pool_->Sweep(5);
+
+  WriteMany(name_space_, 11, 10, kLength);
+  for (int i = 0; i < 10; ++i) pool_->Sweep(5);
+
+  EXPECT_EQ(pool_->ClearPending(name_space_.id), 0u);
+}
+
 TEST_F(DramPoolWriteTest, AnEarlierEpochChangesNothing) {
   pool_->SetClearEpoch(name_space_.id, ClearEpoch{5});
   WriteMany(name_space_, 1, 1, kLength);
