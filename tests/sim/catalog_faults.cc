@@ -18,8 +18,13 @@ void Faults::CrashCatalog() {
   SimCatalog& catalog = parts_.cluster->Catalog();
   if (!catalog.running()) return;
   Note("crash of the catalog");
-  catalog.Crash(Below(2) == 0 ? SimCatalog::Loss::kNothing
-                              : SimCatalog::Loss::kUnsyncedTail);
+  if (Below(2) == 0) {
+    catalog.Crash(SimCatalog::Loss::kNothing);
+  } else {
+    catalog.Crash(SimCatalog::Loss::kUnsyncedTail);
+    parts_.answers->CheckRegistrationsAreDurable();
+    parts_.oracle->NoteCatalogLoss();
+  }
   // Backups of directories are made when somebody thinks of it.
   if (Below(2) == 0 && !parts_.admin->repairing() && !original_.has_value()) {
     old_catalog_ = catalog.store()->Snapshot();
@@ -40,6 +45,27 @@ void Faults::PauseCatalog() {
         });
 }
 
+void Faults::FailCatalogWrite() {
+  SimCatalog& catalog = parts_.cluster->Catalog();
+  if (!catalog.running() || original_.has_value()) return;
+  Note("a write of the catalog will fail");
+  catalog.store()->CrashAtWrite(
+      1 + Below(10),
+      Below(2) == 0 ? SimStore::LastWrite::kLost : SimStore::LastWrite::kLands);
+  AwaitFailedWrite(catalog.life());
+}
+
+void Faults::AwaitFailedWrite(int life) {
+  Later(absl::Milliseconds(1), absl::Milliseconds(200), [this, life] {
+    SimCatalog& catalog = parts_.cluster->Catalog();
+    if (!catalog.running() || catalog.life() != life) return;
+    if (!catalog.store()->killed()) return AwaitFailedWrite(life);
+    parts_.cluster->executor()->Note("the catalog ends after a failed write");
+    catalog.Crash(SimCatalog::Loss::kNothing);
+    Later(absl::Milliseconds(1), absl::Seconds(2), [this] { StartCatalog(); });
+  });
+}
+
 void Faults::LoseCatalog() {
   SimCatalog& catalog = parts_.cluster->Catalog();
   if (!catalog.running() || !parts_.admin->has_backup() ||
@@ -47,6 +73,7 @@ void Faults::LoseCatalog() {
     return;
   }
   Note("the catalog's disk is lost");
+  parts_.oracle->NoteCatalogLoss();
   catalog.Crash(SimCatalog::Loss::kEverything);
   has_old_catalog_ = false;
   parts_.admin->OnCatalogLost();
@@ -60,6 +87,7 @@ void Faults::ReplaceCatalog() {
     return;
   }
   Note("an old catalog takes the place of the present one");
+  parts_.oracle->NoteCatalogLoss();
   catalog.Crash(SimCatalog::Loss::kNothing);
   catalog.store()->Load(old_catalog_);
   has_old_catalog_ = false;
@@ -84,6 +112,7 @@ void Faults::DoubleCatalog() {
   }
   Note("a copy of the catalog serves in its place");
   parts_.operations->ExpectDenials(true);
+  parts_.oracle->NoteCatalogLoss();
   catalog.Crash(SimCatalog::Loss::kNothing);
   original_ = catalog.store()->Snapshot();
   catalog.store()->Load(old_catalog_);
@@ -91,6 +120,7 @@ void Faults::DoubleCatalog() {
   Later(absl::Milliseconds(500), absl::Seconds(8), [this, &catalog] {
     if (!original_.has_value()) return;
     parts_.cluster->executor()->Note("the original catalog serves again");
+    parts_.oracle->NoteCatalogLoss();
     if (catalog.running()) catalog.Crash(SimCatalog::Loss::kNothing);
     catalog.store()->Load(*std::exchange(original_, std::nullopt));
     StartCatalog();

@@ -19,17 +19,27 @@ Faults::Faults(const Parts& parts) : parts_(parts) {
 void Faults::Stop() {
   stopped_ = true;
   trap_.reset();
+  for (int n = 1; n <= parts_.cluster->nodes(); ++n) {
+    SimNode& node = parts_.cluster->Node(n);
+    if (node.running()) node.machine()->memory()->set_limit(UINT64_MAX);
+  }
+  SimCatalog& failing = parts_.cluster->Catalog();
+  if (failing.running()) failing.store()->CrashAtWrite(0);
+  if (failing.running() && failing.store()->killed()) {
+    failing.Crash(SimCatalog::Loss::kNothing);
+  }
   if (!original_.has_value()) return;
   // The copy must not be what the cluster goes on with.
   SimCatalog& catalog = parts_.cluster->Catalog();
   if (catalog.running()) catalog.Crash(SimCatalog::Loss::kNothing);
+  parts_.oracle->NoteCatalogLoss();
   catalog.store()->Load(*std::exchange(original_, std::nullopt));
   // As where the original comes back by itself.
   parts_.admin->OnCatalogDoubled();
 }
 
 void Faults::Next() {
-  Later(absl::Milliseconds(10), absl::Milliseconds(300), [this] {
+  Later(absl::Milliseconds(10), absl::Milliseconds(300) * parts_.pace, [this] {
     Inject();
     Next();
   });
@@ -66,16 +76,17 @@ void Faults::Inject() {
     void (Faults::*inject)();
   };
   static constexpr Kind kKinds[] = {
-      {8, &Faults::CrashNode},      {8, &Faults::PauseNode},
-      {7, &Faults::CrashWorker},    {4, &Faults::CrashWorkersOfAHost},
-      {7, &Faults::PauseWorker},    {4, &Faults::RestartWorker},
-      {4, &Faults::BreakSessions},  {12, &Faults::Ambush},
-      {5, &Faults::CrashCatalog},   {4, &Faults::PauseCatalog},
-      {1, &Faults::LoseCatalog},    {1, &Faults::ReplaceCatalog},
-      {1, &Faults::DoubleCatalog},  {12, &Faults::CutLink},
-      {8, &Faults::BadWeather},     {4, &Faults::ResetConnections},
-      {6, &Faults::ClearNamespace}, {4, &Faults::FailAllocations},
-      {5, &Faults::ShrinkPool},     {4, &Faults::SetWallClock},
+      {8, &Faults::CrashNode},        {8, &Faults::PauseNode},
+      {7, &Faults::CrashWorker},      {4, &Faults::CrashWorkersOfAHost},
+      {7, &Faults::PauseWorker},      {4, &Faults::RestartWorker},
+      {4, &Faults::BreakSessions},    {12, &Faults::Ambush},
+      {5, &Faults::CrashCatalog},     {4, &Faults::PauseCatalog},
+      {1, &Faults::LoseCatalog},      {1, &Faults::ReplaceCatalog},
+      {1, &Faults::DoubleCatalog},    {3, &Faults::FailCatalogWrite},
+      {12, &Faults::CutLink},         {8, &Faults::BadWeather},
+      {4, &Faults::ResetConnections}, {6, &Faults::ClearNamespace},
+      {4, &Faults::FailAllocations},  {3, &Faults::LimitMemory},
+      {5, &Faults::ShrinkPool},       {4, &Faults::SetWallClock},
       {4, &Faults::FlipBit},
   };
   static constexpr std::uint64_t kSum = [] {
@@ -316,6 +327,16 @@ void Faults::FailAllocations() {
   if (!node.running()) return;
   Note(StrCat("no memory for ", node.host()));
   node.machine()->memory()->FailNext(1 + static_cast<int>(Below(3)));
+}
+
+void Faults::LimitMemory() {
+  SimNode& node = SomeNode();
+  if (!node.running()) return;
+  Note(StrCat("no more memory for ", node.host(), " for a while"));
+  SimMemory* const memory = node.machine()->memory();
+  memory->set_limit(memory->bytes_made());
+  Later(absl::Milliseconds(100), absl::Seconds(3),
+        [memory] { memory->set_limit(UINT64_MAX); });
 }
 
 void Faults::ShrinkPool() {

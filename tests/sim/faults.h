@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "tests/sim/answer_check.h"
 #include "tests/sim/operations.h"
 #include "tests/sim/operator.h"
 #include "tests/sim/oracle.h"
@@ -27,6 +28,9 @@ class Faults {
     Oracle* oracle = nullptr;
     Operations* operations = nullptr;
     Operator* admin = nullptr;
+    AnswerCheck* answers = nullptr;
+    // Pauses between faults are so many times as long.
+    int pace = 1;
   };
   explicit Faults(const Parts& parts);
 
@@ -65,6 +69,9 @@ class Faults {
   // --- The catalog.
   void CrashCatalog();
   void PauseCatalog();
+  // A write to its disk fails, some time from now, and it ends.
+  void FailCatalogWrite();
+  void AwaitFailedWrite(int life);
   void LoseCatalog();
   // An older state of it comes up in its place.
   void ReplaceCatalog();
@@ -80,6 +87,7 @@ class Faults {
   // --- In them.
   void ClearNamespace();
   void FailAllocations();
+  void LimitMemory();
   void ShrinkPool();
   void SetWallClock();
   void FlipBit();

@@ -15,7 +15,8 @@ void HeaderCheck::Start() { Later(); }
 void HeaderCheck::Later() {
   SimExecutor* world = cluster_->executor();
   world->root()->PostAfter(
-      world->Between(absl::Milliseconds(10), absl::Milliseconds(600)), [this] {
+      world->Between(absl::Milliseconds(10), absl::Milliseconds(600) * pace_),
+      [this] {
         if (stopped_) return;
         CheckNode(1 + static_cast<int>(cluster_->executor()->random()->Below(
                           cluster_->nodes())));

@@ -25,8 +25,12 @@ namespace firnkv {
 class HeaderCheck {
  public:
   // All outlive it.
-  HeaderCheck(SimCluster* cluster, Oracle* oracle, const Operations* operations)
-      : cluster_(cluster), oracle_(oracle), operations_(operations) {}
+  HeaderCheck(SimCluster* cluster, Oracle* oracle, const Operations* operations,
+              int pace)
+      : cluster_(cluster),
+        oracle_(oracle),
+        operations_(operations),
+        pace_(pace) {}
 
   // Looks at every slot of every node.
   void Check();
@@ -46,6 +50,7 @@ class HeaderCheck {
   SimCluster* const cluster_;
   Oracle* const oracle_;
   const Operations* const operations_;
+  const int pace_;
   bool stopped_ = false;
   std::uint64_t headers_checked_ = 0;
   // What a generation of a node run stands for.

@@ -374,17 +374,27 @@ void Operations::Exists(SimWorker* worker, std::size_t name_space,
   request.name_space = worker->name_space(name_space);
   request.blocks = absl::MakeSpan(op->exists_targets);
   request.deadline = deadline;
-  worker->client()->StartExists(request, [this, op](const ExistsReport&) {
-    if (!OnOutcome(op)) return;
-    for (const ExistsTarget& target : op->exists_targets) {
-      op->outcomes.push_back(target.outcome);
-      if (!MayBeReadOutcome(target.outcome) && !IsFair(target.outcome)) {
-        oracle_->Violation(StrCat("STRANGE OUTCOME: ", op->Name(), ": ",
-                                  OutcomeName(target.outcome)));
-      }
-    }
-    End(op);
-  });
+  worker->client()->StartExists(
+      request, [this, op](const ExistsReport& report) {
+        if (!OnOutcome(op)) return;
+        std::size_t leading = 0;
+        std::size_t hits = 0;
+        for (const ExistsTarget& target : op->exists_targets) {
+          op->outcomes.push_back(target.outcome);
+          hits += target.outcome == Outcome::kHit ? 1 : 0;
+          if (hits == op->outcomes.size()) leading = hits;
+          if (!MayBeReadOutcome(target.outcome) && !IsFair(target.outcome)) {
+            oracle_->Violation(StrCat("STRANGE OUTCOME: ", op->Name(), ": ",
+                                      OutcomeName(target.outcome)));
+          }
+        }
+        if (leading != report.leading_hits || hits != report.hits) {
+          oracle_->Violation(StrCat("LEADING RUN: ", op->Name(), " says ",
+                                    report.leading_hits, " of ", report.hits,
+                                    ", is ", leading, " of ", hits));
+        }
+        End(op);
+      });
 }
 
 void Operations::Remove(SimWorker* worker, std::size_t name_space,

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -113,6 +114,11 @@ class Operations {
   // kDenied is a fair answer while `expected`.
   void ExpectDenials(bool expected) { denials_ = expected; }
 
+  // The bytes of this commit changed beneath it.
+  bool WasScribbled(std::uint32_t process, std::uint64_t reservation) const {
+    return scribbled_.contains({process, reservation});
+  }
+
   // Operations of living workers that have not ended.
   std::vector<std::string> NotEnded();
   const OperationCounts& counts() const { return counts_; }
@@ -154,8 +160,10 @@ class Operations {
   bool corruption_ = false;
   bool denials_ = false;
   std::uint64_t next_ = 1;
-  // Writes whose bytes shall change once their commit is under way.
+  // Writes whose bytes shall change once their commit is under way, and the
+  // commits for which they did, by process and reservation.
   std::vector<Shared> scribblers_;
+  std::set<std::pair<std::uint32_t, std::uint64_t>> scribbled_;
   struct Seen {
     std::uint64_t life = 0;
     std::size_t clears = 0;

@@ -117,6 +117,7 @@ void Operations::OnCall(const SimControl::Seen& seen) {
     }
     world_->executor()->Note(StrCat("scribbles: ", op->Name()));
     op->scribbled = true;
+    scribbled_.emplace(seen.caller->number(), request.reservation());
     op->bytes[0][world_->executor()->random()->Below(op->bytes[0].size())] ^=
         std::byte{0x40};
     scribblers_.erase(scribblers_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -152,9 +153,10 @@ void Operations::OnWriteOutcome(const Shared& op, const WriteReport& report) {
 void Operations::OnWriteFree(const Shared& op) {
   if (!OnFree(op)) return;
   std::erase(scribblers_, op);
-  // Whoever still reads the source gets garbage.
-  for (const absl::Span<std::byte> bytes : op->bytes) {
-    std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
+  // Whoever still reads the source gets garbage; shared memory is not given out
+  // again as long as the node may (rule S1).
+  for (std::vector<std::byte>& memory : op->memory) {
+    std::fill(memory.begin(), memory.end(), std::byte{0xee});
   }
   if (op->shared != nullptr) op->worker->client()->FreeShared(op->shared);
   for (std::size_t i = 0; i < op->outcomes.size(); ++i) {

@@ -54,6 +54,11 @@ class Oracle {
   // Clears of the namespace that whoever knows of `epoch` has seen.
   std::size_t ClearsUpTo(NamespaceId name_space, ClearEpoch epoch) const;
 
+  // --- The catalog.
+  // Something that it had acknowledged is gone, or another state of it serves.
+  void NoteCatalogLoss() { ++catalog_losses_; }
+  std::uint64_t catalog_losses() const { return catalog_losses_; }
+
   // --- Reads.
   struct Reader {
     // Clears of the namespace that the reader's client had seen when the read
@@ -98,6 +103,7 @@ class Oracle {
   std::uint64_t next_salt_ = 1;
   std::map<BlockId, std::vector<Version>> versions_;
   std::map<NamespaceId, std::vector<Clear>> clears_;
+  std::uint64_t catalog_losses_ = 0;
   std::uint64_t hits_checked_ = 0;
   std::vector<std::string> violations_;
 };

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/sim/key_space.h"
@@ -34,12 +35,31 @@ class Reckoning {
         operations_(operations) {}
 
   void CheckNothingIsLeftOver();
+  // Rule A9: no node has taken what it has seen of the catalog back.
+  void CheckNobodyFellBack();
   void CheckIndexAndNodesAgree();
   // What asks for a leading run is told of all of it and of nothing beyond.
   void CheckLeadingRuns();
   void CheckEveryKeyCanBeWritten();
   // Last: the workers close.
   void CheckWorkersGiveEverythingBack();
+
+  // --- Operations in a quiet cluster, run to their ends; no outcomes: none
+  // came.
+  std::vector<Outcome> Write(SimWorker* writer, std::size_t name_space,
+                             const std::vector<PlannedBlock>& blocks);
+  std::vector<Outcome> Read(SimWorker* reader, std::size_t name_space,
+                            const std::vector<PlannedBlock>& blocks,
+                            ReadWant want);
+  // nullopt: there was no answer, which is said.
+  std::optional<v1::LocateResponse> Locate(
+      SimWorker* worker, std::size_t name_space,
+      const std::vector<PlannedBlock>& blocks, ReadWant want);
+  // Of the chain's blocks the first `run` are somewhere, and not the next one.
+  void CheckLeadingRun(SimWorker* worker, std::size_t name_space,
+                       const std::vector<PlannedBlock>& chain, std::size_t run);
+  // One of the node's metrics; `otherwise` begins the violation.
+  void ExpectZero(int node, std::string_view name, std::string_view otherwise);
 
  private:
   // A copy, as both sides name it.
@@ -54,25 +74,16 @@ class Reckoning {
   // if it does not answer.
   bool CopiesInIndex(std::set<Place>* places);
   bool AddPlaces(int tenant, std::size_t name_space, std::set<Place>* places);
-  std::optional<v1::LocateResponse> Locate(
-      SimWorker* worker, std::size_t name_space,
-      const std::vector<PlannedBlock>& blocks, ReadWant want);
-  void CheckLeadingRun(SimWorker* worker, std::size_t name_space,
-                       const std::vector<PlannedBlock>& chain, std::size_t run);
   void WriteAndReadBack(SimWorker* writer, SimWorker* reader,
                         std::size_t name_space,
                         const std::vector<PlannedBlock>& blocks);
   bool AnotherLengthIsThere(SimWorker* reader, std::size_t name_space,
                             const PlannedBlock& block);
   std::string WhoHas(const BlockKey& key);
-  std::vector<Outcome> Write(SimWorker* writer, std::size_t name_space,
-                             const std::vector<PlannedBlock>& blocks);
-  std::vector<Outcome> Read(SimWorker* reader, std::size_t name_space,
-                            const std::vector<PlannedBlock>& blocks,
-                            ReadWant want);
   void WriteAndReadAlone(SimWorker* writer, SimWorker* reader,
                          std::size_t name_space, const PlannedBlock& block);
   std::string Name(const Place& place) const;
+  double ValueOf(int node, std::string_view name);
 
   SimCluster* const cluster_;
   const KeySpace* const keys_;

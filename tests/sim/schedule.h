@@ -7,11 +7,14 @@
 //   - what a header says of a slot is true, and no generation comes twice
 //     (header_check.h);
 //   - what a session had ends with it;
+//   - what servers answer is right, also where clients would not believe it
+//     (answer_check.h), and to whoever has no right to ask (intruder.h);
 // and after quiet:
 //   - the index and the nodes agree: what the catalog would tell a reader is
 //     what the nodes have, and leading runs are as long as they can be;
 //   - no slot, lease, hold, reservation or mapping is left over;
-//   - every key can be written again, and read from another node.
+//   - every key can be written again, and read from another node;
+//   - a scene of what is seldom met by chance ends well (trials.h).
 //
 // Threading. One thread only.
 
@@ -46,6 +49,8 @@ struct ScheduleReport {
   std::uint64_t faults = 0;
   std::uint64_t hits_checked = 0;
   std::uint64_t headers_checked = 0;
+  // Calls that no well-behaved client makes.
+  std::uint64_t intrusions = 0;
   std::uint64_t evictions = 0;
   OperationCounts counts;
 };

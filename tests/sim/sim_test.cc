@@ -84,6 +84,7 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
     sum.evictions += report.evictions;
     sum.hits_checked += report.hits_checked;
     sum.headers_checked += report.headers_checked;
+    sum.intrusions += report.intrusions;
     sum.counts.scribbles_caught += report.counts.scribbles_caught;
     sum.counts.bytes_remote += report.counts.bytes_remote;
     sum.counts.bytes_mapped += report.counts.bytes_mapped;
@@ -103,6 +104,7 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
   EXPECT_GT(sum.evictions, 100u);
   EXPECT_GT(sum.hits_checked, 1000u);
   EXPECT_GT(sum.headers_checked, 1000u);
+  EXPECT_GT(sum.intrusions, 100u);
   EXPECT_GT(sum.counts.scribbles_caught, 0u);
   EXPECT_GT(sum.counts.bytes_remote, 1'000'000u);
   EXPECT_GT(sum.counts.bytes_mapped, 1'000'000u);

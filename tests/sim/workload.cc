@@ -19,7 +19,7 @@ void Workload::Next(SimWorker* worker, std::uint64_t life) {
   const absl::Duration think = Below(3) == 0
                                    ? absl::Milliseconds(1 + Below(400))
                                    : absl::Microseconds(1 + Below(3000));
-  worker->process()->PostAfter(think, [this, worker, life] {
+  worker->process()->PostAfter(think * pace_, [this, worker, life] {
     if (stopped_ || life != worker->life() || !worker->ready()) return;
     Request(worker, [this, worker, life] { Next(worker, life); });
   });

@@ -20,8 +20,10 @@ namespace firnkv {
 
 class Workload {
  public:
-  Workload(SimWorld* world, const KeySpace* keys, Operations* operations)
-      : world_(world), keys_(keys), operations_(operations) {}
+  // `pace`: pauses between requests are so many times as long.
+  Workload(SimWorld* world, const KeySpace* keys, Operations* operations,
+           int pace)
+      : world_(world), keys_(keys), operations_(operations), pace_(pace) {}
 
   // The worker goes on with requests, `streams` at a time, in this life and
   // all later ones, until Stop.
@@ -57,6 +59,7 @@ class Workload {
   SimWorld* const world_;
   const KeySpace* const keys_;
   Operations* const operations_;
+  const int pace_;
   bool stopped_ = false;
   std::vector<SimWorker*> workers_;
 };

@@ -26,16 +26,20 @@ SimCluster::SimCluster(const Options& options)
       secret_(ClusterSecret::Make(world_.executor()->random())) {
   world_.executor()->set_tracing(options.tracing);
   world_.set_drift(options.drift);
-  catalog_ = std::make_unique<SimCatalog>(&world_, secret_);
+  catalog_ = std::make_unique<SimCatalog>(&world_, secret_, options.grace);
   admin_ = std::make_unique<SimAdmin>(&world_, SimCatalog::kAddress, secret_);
   for (int i = 1; i <= options.nodes; ++i) {
     nodes_.push_back(std::make_unique<SimNode>(
-        &world_, SimNode::Options{.name = StrCat("node", i),
-                                  .secret = secret_,
-                                  .catalog_address = SimCatalog::kAddress,
-                                  .pool_bytes = options.pool_bytes,
-                                  .region_bytes = options.region_bytes,
-                                  .uid_map = UidMap(options.tenants)}));
+        &world_,
+        SimNode::Options{.name = StrCat("node", i),
+                         .secret = secret_,
+                         .catalog_address = SimCatalog::kAddress,
+                         .pool_bytes = options.pool_bytes,
+                         .region_bytes = options.region_bytes,
+                         .uid_map = UidMap(options.tenants),
+                         .digest_interval = options.digest_interval,
+                         .announcement_entries = options.announcement_entries,
+                         .reserved_bytes = options.reserved_bytes}));
     for (std::size_t t = 0; t < options.tenants.size(); ++t) {
       SimWorker::Options worker =
           WorkerOptions(StrCat(options.tenants[t], i), t);
@@ -157,6 +161,7 @@ void SimCluster::HealEverything() {
     catalog_->Resume();
   }
   for (const auto& node : nodes_) {
+    if (node->superseded()) node->Crash();
     if (!node->running()) {
       if (!node->Start().ok()) return;
     } else {

@@ -19,6 +19,7 @@
 #ifndef FIRNKV_TESTS_SUPPORT_CLUSTER_H_
 #define FIRNKV_TESTS_SUPPORT_CLUSTER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,6 +56,11 @@ class SimCluster {
     int remote_workers = 0;
     // Opened by every worker; equal for all tenants.
     std::vector<OpenNamespaceRequest> name_spaces;
+    // Of CatalogOptions and NodeOptions; zero is their default.
+    absl::Duration grace;
+    absl::Duration digest_interval;
+    std::size_t announcement_entries = 0;
+    std::uint64_t reserved_bytes = 0;
     // Clocks that started at other moments, and run apart by up to this many
     // parts per million.
     std::uint64_t drift = 0;
@@ -95,7 +101,7 @@ class SimCluster {
     world_.links()->Heal(a, b);
   }
   // The network is whole and quiet, whoever was paused goes on, whoever
-  // crashed runs again.
+  // crashed or was superseded runs again.
   void HealEverything();
 
   void RunFor(absl::Duration time) { world_.executor()->RunFor(time); }

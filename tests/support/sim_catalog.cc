@@ -5,8 +5,9 @@
 
 namespace firnkv {
 
-SimCatalog::SimCatalog(SimWorld* world, const ClusterSecret& secret)
-    : world_(world), secret_(secret) {}
+SimCatalog::SimCatalog(SimWorld* world, const ClusterSecret& secret,
+                       absl::Duration grace)
+    : world_(world), secret_(secret), grace_(grace) {}
 
 SimCatalog::~SimCatalog() {
   if (running()) Crash(Loss::kNothing);
@@ -14,8 +15,10 @@ SimCatalog::~SimCatalog() {
 
 absl::Status SimCatalog::Start() {
   machine_ = world_->NewMachine(StrCat("catalog.", ++life_), kHost);
-  catalog_ = std::make_unique<Catalog>(CatalogOptions(), &store_,
-                                       machine_->seams(), secret_);
+  CatalogOptions options;
+  if (grace_ > absl::ZeroDuration()) options.membership.grace = grace_;
+  catalog_ =
+      std::make_unique<Catalog>(options, &store_, machine_->seams(), secret_);
   const absl::Status started = catalog_->Start();
   if (!started.ok()) {
     world_->executor()->Note(StrCat("catalog: ", started.ToString()));

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "proto/base/token.h"
 #include "tests/support/sim_store.h"
 #include "tests/support/sim_world.h"
@@ -25,7 +26,9 @@ class SimCatalog {
   static constexpr char kHost[] = "catalog";
   static constexpr char kAddress[] = "catalog:7400";
 
-  SimCatalog(SimWorld* world, const ClusterSecret& secret);
+  // `grace` of CatalogOptions; zero is its default.
+  SimCatalog(SimWorld* world, const ClusterSecret& secret,
+             absl::Duration grace = absl::ZeroDuration());
   ~SimCatalog();
 
   absl::Status Start();
@@ -43,6 +46,8 @@ class SimCatalog {
   void Resume() { machine_->process()->Resume(); }
 
   bool running() const { return machine_ != nullptr; }
+  // Counts its runs.
+  int life() const { return life_; }
   Catalog* catalog() const { return catalog_.get(); }
   SimStore* store() { return &store_; }
   SimMachine* machine() const { return machine_; }
@@ -50,6 +55,7 @@ class SimCatalog {
  private:
   SimWorld* const world_;
   const ClusterSecret secret_;
+  const absl::Duration grace_;
   SimStore store_;
   int life_ = 0;
   SimMachine* machine_ = nullptr;

@@ -192,21 +192,31 @@ void SimControl::Deliver(const Call& call,
     if (handler->service() != service) continue;
     handler->Handle(
         call->method, call->peer, request,
-        [links, server, call](absl::StatusOr<std::string> response) {
-          SimExecutor* world = links->world();
-          if (!server->alive() || !call->done) return;
-          if (!call->peer.local &&
-              (!links->Reaches(server->host(), call->caller->host()) ||
-               world->Chance(links->quality().drop_reply_chance))) {
-            world->Note(StrCat("reply lost: ", call->method));
-            return;
-          }
-          SendBack(links, server->host(), call, std::move(response));
+        [this, server, call,
+         watched = answer_watchers_.empty() ? std::string() : request](
+            absl::StatusOr<std::string> response) {
+          OnAnswer(call, server, watched, std::move(response));
         });
     return;
   }
   SendBack(links, server->host(), call,
            absl::UnimplementedError(StrCat("no such service: ", call->method)));
+}
+
+void SimControl::OnAnswer(const Call& call, SimProcess* server,
+                          const std::string& request, Answer answer) {
+  if (!server->alive()) return;
+  for (const auto& watcher : answer_watchers_) {
+    watcher({call->caller, server, call->method, request}, answer);
+  }
+  if (!call->done) return;
+  if (!call->peer.local &&
+      (!links_->Reaches(server->host(), call->caller->host()) ||
+       links_->world()->Chance(links_->quality().drop_reply_chance))) {
+    links_->world()->Note(StrCat("reply lost: ", call->method));
+    return;
+  }
+  SendBack(links_, server->host(), call, std::move(answer));
 }
 
 }  // namespace firnkv

@@ -68,6 +68,11 @@ class SimControl {
   void Watch(std::function<void(const Seen&)> watcher) {
     watchers_.push_back(std::move(watcher));
   }
+  // And each answer as its server gives it, also one that reaches nobody.
+  using Answer = absl::StatusOr<std::string>;
+  void WatchAnswers(std::function<void(const Seen&, const Answer&)> watcher) {
+    answer_watchers_.push_back(std::move(watcher));
+  }
 
   SimLinks* links() const { return links_; }
   // Calls that have arrived at a handler, doubled ones twice.
@@ -78,11 +83,14 @@ class SimControl {
   void Deliver(const std::shared_ptr<SimCall>& call,
                const std::shared_ptr<Serving*>& serving,
                const std::string& request);
+  void OnAnswer(const std::shared_ptr<SimCall>& call, SimProcess* server,
+                const std::string& request, Answer answer);
 
   SimLinks* const links_;
   std::map<std::string, Serving*, std::less<>> servings_;
   std::uint64_t calls_served_ = 0;
   std::vector<std::function<void(const Seen&)>> watchers_;
+  std::vector<std::function<void(const Seen&, const Answer&)>> answer_watchers_;
 };
 
 class SimConnector : public ControlConnector {

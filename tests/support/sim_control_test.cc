@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/matchers.h"
 
@@ -106,6 +107,21 @@ TEST_F(SimControlTest, ADoubledRequestIsServedTwiceAndAnsweredOnce) {
 
   EXPECT_EQ(echo_.calls, 2);
   EXPECT_EQ(answers_, 1);
+}
+
+TEST_F(SimControlTest, AnAnswerIsSeenWithItsRequestThoughItReachesNobody) {
+  links_.quality().drop_reply_chance = 1000;
+  std::vector<std::string> seen;
+  control_.WatchAnswers(
+      [&](const SimControl::Seen& call, const SimControl::Answer& answer) {
+        seen.push_back(std::string(call.method) + " " +
+                       std::string(call.request) + " " + answer.value_or("-"));
+      });
+
+  Call("b:7410", "/firnkv.v1.Echo/Say");
+  world_.RunUntilIdle();
+
+  EXPECT_THAT(seen, testing::ElementsAre("/firnkv.v1.Echo/Say ping ping"));
 }
 
 TEST_F(SimControlTest, OverAUnixSocketNothingIsLostOrDoubled) {

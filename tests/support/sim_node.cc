@@ -13,6 +13,16 @@ constexpr std::uint32_t kNodeUid = 1000;
 
 }  // namespace
 
+absl::Status SimNodeState::Save(const NodeMemory& memory) {
+  const Incarnation& before = memory_.seen;
+  const Incarnation& now = memory.seen;
+  fell_back_ = fell_back_ || now.incarnation < before.incarnation ||
+               (now.incarnation == before.incarnation &&
+                now.random_id != before.random_id);
+  memory_ = memory;
+  return absl::OkStatus();
+}
+
 SimNode::SimNode(SimWorld* world, Options options)
     : world_(world),
       options_(std::move(options)),
@@ -35,6 +45,18 @@ absl::Status SimNode::Start() {
   options.dram_bytes = options_.pool_bytes;
   options.region_bytes = options_.region_bytes;
   options.own_uid = kNodeUid;
+  if (options_.digest_interval > absl::ZeroDuration()) {
+    options.digests.interval = options_.digest_interval;
+  }
+  if (options_.announcement_entries > 0) {
+    options.announcements.max_entries = options_.announcement_entries;
+    options.announcements.batch = options_.announcement_entries;
+  }
+  if (options_.reserved_bytes > 0) {
+    options.reservations.max_bytes_a_session = options_.reserved_bytes;
+    options.reservations.max_bytes_a_tenant = options_.reserved_bytes;
+  }
+  superseded_ = false;
   Node::Parts parts;
   parts.state = &state_;
   parts.secret = options_.secret;

@@ -8,12 +8,14 @@
 #ifndef FIRNKV_TESTS_SUPPORT_SIM_NODE_H_
 #define FIRNKV_TESTS_SUPPORT_SIM_NODE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "proto/base/slot_header.h"
 #include "proto/base/token.h"
 #include "server/node/node_state.h"
@@ -29,13 +31,14 @@ class SimNodeState : public NodeState {
  public:
   explicit SimNodeState(NodeId node) { memory_.node = node; }
   const NodeMemory& memory() const override { return memory_; }
-  absl::Status Save(const NodeMemory& memory) override {
-    memory_ = memory;
-    return absl::OkStatus();
-  }
+  absl::Status Save(const NodeMemory& memory) override;
+  // Rule A9: a lower incarnation was written over a higher one, or another
+  // random id over that of the same.
+  bool fell_back() const { return fell_back_; }
 
  private:
   NodeMemory memory_;
+  bool fell_back_ = false;
 };
 
 class SimNode {
@@ -49,6 +52,10 @@ class SimNode {
     std::uint64_t region_bytes = 0;
     // "1001=alice".
     std::vector<std::string> uid_map;
+    // Of NodeOptions; zero is their default.
+    absl::Duration digest_interval;
+    std::size_t announcement_entries = 0;
+    std::uint64_t reserved_bytes = 0;
   };
 
   SimNode(SimWorld* world, Options options);
@@ -85,8 +92,9 @@ class SimNode {
   // While it runs: what its pool says of itself, and the copies it serves.
   PoolSnapshot Snapshot() const;
   std::vector<SlotHeader> Residents() const;
-  // A run of it found that another one had taken over.
+  // Its present run found that another one had taken over.
   bool superseded() const { return superseded_; }
+  bool fell_back() const { return state_.fell_back(); }
   NodeId id() const { return state_.memory().node; }
   // What it remembers beyond its crashes.
   const NodeMemory& memory() const { return state_.memory(); }
