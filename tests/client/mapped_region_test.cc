@@ -112,6 +112,27 @@ TEST_F(MappedRegionTest, TwoLooksThatAgreeEmbraceNoOtherBytes) {
   EXPECT_GT(hits, 0u);
 }
 
+// Rules P4 and C1: each of these by itself is another block.
+TEST_F(MappedRegionTest, AFirstLookFindsOnlyTheBlockThatWasGranted) {
+  Fill(1);
+  const MappedBlock granted = BlockOf(Generation{3});
+  MappedBlock of_another_namespace = granted;
+  of_another_namespace.block.name_space.bytes.fill(9);
+  MappedBlock of_another_key = granted;
+  of_another_key.block.key.bytes.fill(9);
+  MappedBlock longer = granted;
+  longer.length = kLength + 1;
+  MappedBlock of_after_a_clear = granted;
+  of_after_a_clear.clear_epoch = ClearEpoch{2};
+
+  EXPECT_TRUE(FirstLook(granted).has_value());
+  EXPECT_FALSE(FirstLook(BlockOf(Generation{1})).has_value());
+  EXPECT_FALSE(FirstLook(of_another_namespace).has_value());
+  EXPECT_FALSE(FirstLook(of_another_key).has_value());
+  EXPECT_FALSE(FirstLook(longer).has_value());
+  EXPECT_FALSE(FirstLook(of_after_a_clear).has_value());
+}
+
 TEST_F(MappedRegionTest, WhatLiesThereIsSoundUntilAByteIsChanged) {
   Fill(1);
   const auto header = FirstLook(BlockOf(Generation{3}));

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 import catcher
+import lane
 import patches
 from tree_copy import TreeCopy
 
@@ -182,6 +183,41 @@ class CatcherTest(unittest.TestCase):
 
         self.assertIsNone(catcher.test(self.program("exit 0"), "*",
                                        self.folder))
+
+
+class Portion:
+
+    def __init__(self, name, catches, target):
+        self.name, self.catcher, self.target = name, catches, target
+
+
+class PortionsTest(unittest.TestCase):
+
+    def test_one_lane_has_all_mutants_of_a_test_and_one_of_the_simulation(self):
+        mutants = [Portion("a", "sim", "firnkv_sim"),
+                   Portion("b", "test", "slot_test"),
+                   Portion("c", "sim", "firnkv_sim"),
+                   Portion("d", "test", "pool_test"),
+                   Portion("e", "test", "pool_test")]
+
+        portions = [[m.name for m in portion]
+                    for portion in lane.portions(mutants)]
+
+        self.assertEqual(portions, [["d", "e"], ["b"], ["a"], ["c"]])
+
+    def test_every_mutant_is_taken_once(self):
+        class Still:
+
+            def prepare(self):
+                pass
+
+        mutants = [Portion(str(i), "sim", "firnkv_sim") for i in range(20)]
+        taken = []
+
+        lane.run_all([Still(), Still()], mutants,
+                     lambda _, mutant: taken.append(mutant.name))
+
+        self.assertEqual(sorted(taken), sorted(m.name for m in mutants))
 
 
 class TreeCopyTest(unittest.TestCase):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Puts one fault after the other into a copy of the tree, builds it, and lets
-the simulation or a test find it. tools/soak mutants runs this.
+the simulation or a test find it, in as many copies at once as there are cores.
+tools/soak mutants runs this.
 
     tests/mutants/run.py                        all, against the work tree
     tests/mutants/run.py --only P7_reuse_without_bump --seed 1000
@@ -10,7 +11,7 @@ the simulation or a test find it. tools/soak mutants runs this.
 
 A fault is caught by a violated invariant of the simulation, a CHECK, a
 sanitizer's report or a failed test, never by a mere crash or hang; and only if
-the same seed, or test, finds nothing in the sound build. The copy stays for
+the same seed, or test, finds nothing in the sound build. The copies stay for
 the next run, sound. The last line is `mutants: K of M caught`; the exit
 status is 0 only if that is all.
 """
@@ -21,11 +22,11 @@ import os
 import random
 import re
 import sys
+import threading
 import time
 
-import catcher
 import patches
-from tree_copy import BuildFailed, TreeCopy
+from lane import Lane, run_all
 
 ROOT = os.path.dirname(os.path.dirname(patches.HERE))
 README = os.path.join(patches.HERE, "README.md")
@@ -44,11 +45,12 @@ def parse_arguments():
                         help="instead of what each says of itself")
     parser.add_argument("--for", dest="duration", metavar="DURATION",
                         help="begin no more after this: 90s, 20m, 2h")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(),
+                        help="copies that are worked in at once")
     parser.add_argument("--revision", help="not the work tree but this commit")
     parser.add_argument("--folder",
                         default=os.path.join(ROOT, "build", "mutants"),
-                        help="where the copy is (default: build/mutants)")
+                        help="where the copies are (default: build/mutants)")
     parser.add_argument("--check", action="store_true",
                         help="only whether each still applies")
     parser.add_argument("--record", action="store_true",
@@ -79,64 +81,6 @@ def chosen(options):
     if not picked:
         sys.exit("run.py: no mutant is named so")
     return picked
-
-
-class Trial:
-    """The sound build of the copy, and one mutant after the other in it."""
-
-    def __init__(self, options, mutants):
-        self.options = options
-        self.copy = TreeCopy(ROOT, options.folder, options.jobs)
-        self.sound = os.path.join(options.folder, "build", "sound")
-        self.copy.refresh(options.revision)
-        self.copy.configure()
-        targets = sorted({m.target for m in mutants})
-        self.copy.make(*targets)
-        self.programs = {t: self.copy.keep(t, self.sound) for t in targets}
-        speed = 0
-        if "firnkv_sim" in self.programs:
-            speed = catcher.seconds_a_seed(self.programs["firnkv_sim"])
-        self.hunt = catcher.Hunt(options.seed, options.jobs, speed)
-        self.sound_tests = {}
-
-    def catch(self, mutant):
-        """What came of one mutant."""
-        refusal = mutant.git_apply(self.copy.folder)
-        if refusal:
-            return catcher.Finding(False, "does not apply")
-        try:
-            self.copy.make(mutant.target)
-            return self.confirmed(mutant, self.look(mutant))
-        except BuildFailed as why:
-            print(why, file=sys.stderr)
-            return catcher.Finding(False, "does not build")
-        finally:
-            mutant.git_apply(self.copy.folder, "--reverse")
-
-    def look(self, mutant):
-        program = self.copy.program(mutant.target)
-        if mutant.catcher == "sim":
-            return self.hunt.sim(program, self.options.seeds or mutant.seeds)
-        found = catcher.test(program, mutant.filter, self.copy.folder)
-        return found or catcher.Finding(False, f"passes {mutant.target}")
-
-    def confirmed(self, mutant, finding):
-        """A finding only if the sound build has none."""
-        if not finding.caught:
-            return finding
-        program = self.programs[mutant.target]
-        if mutant.catcher == "sim":
-            if self.hunt.is_quiet(program, finding.seed):
-                return finding
-            return catcher.Finding(
-                False, f"seed {finding.seed} fails without the fault too")
-        key = (mutant.target, mutant.filter)
-        if key not in self.sound_tests:
-            self.sound_tests[key] = catcher.test(program, mutant.filter,
-                                                 self.copy.folder)
-        if self.sound_tests[key] is None:
-            return finding
-        return catcher.Finding(False, "the test fails without the fault too")
 
 
 def seeds_needed(finding, options):
@@ -176,27 +120,37 @@ def main():
         sys.exit(1 if problems else 0)
 
     os.makedirs(options.folder, exist_ok=True)
-    lock = open(options.folder + ".lock", "w", encoding="utf-8")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    claim = open(options.folder + ".lock", "w", encoding="utf-8")
+    fcntl.flock(claim, fcntl.LOCK_EX)
     end = (time.monotonic() + seconds_of(options.duration)
            if options.duration else float("inf"))
-    trial = Trial(options, mutants)
     rows = []
-    for mutant in mutants:
+    lock = threading.Lock()
+
+    def take(lane, mutant):
         if time.monotonic() >= end:
-            break
+            return
         began = time.monotonic()
-        finding = trial.catch(mutant)
+        finding = lane.catch(mutant)
         seeds = seeds_needed(finding, options)
-        rows.append((mutant, finding, seeds))
-        print(f"{'caught' if finding.caught else 'SURVIVES':8} "
-              f"{mutant.name:42} {mutant.target:24} {seeds:>5} "
-              f"{time.monotonic() - began:6.0f} s  {finding.how}", flush=True)
+        with lock:
+            rows.append((mutant, finding, seeds))
+            print(f"{'caught' if finding.caught else 'SURVIVES':8} "
+                  f"{mutant.name:42} {mutant.target:24} {seeds:>5} "
+                  f"{time.monotonic() - began:6.0f} s  {finding.how}",
+                  flush=True)
+
+    lanes = [Lane(ROOT, os.path.join(options.folder, str(i)), options)
+             for i in range(min(options.jobs, len(mutants)))]
+    run_all(lanes, mutants, take)
+    rows.sort(key=lambda row: row[0].name)
     if options.record:
         record(rows)
     caught = sum(finding.caught for _, finding, _ in rows)
     print(f"mutants: {caught} of {len(rows)} caught")
-    sys.exit(0 if rows and caught == len(rows) else 1)
+    # A lane that died has said why.
+    all_tried = options.duration or len(rows) == len(mutants)
+    sys.exit(0 if rows and all_tried and caught == len(rows) else 1)
 
 
 if __name__ == "__main__":
