@@ -12,6 +12,9 @@ namespace {
 constexpr absl::Duration kPause = absl::Milliseconds(700);
 // A node that was refused tries again after 5 s: looks before another accept.
 constexpr int kPatience = 12;
+// A node that the present catalog will refuse is a member until it speaks to
+// it: looks that make more than a heartbeat (2.5 s).
+constexpr int kSureLooks = 6;
 
 }  // namespace
 
@@ -35,6 +38,7 @@ void Operator::BeginRepair(Repair repair) {
   const bool mending = repairing();
   repair_ = repair;
   looks_ = 0;
+  good_looks_ = 0;
   if (!mending) After(kPause, [this] { Mend(); });
 }
 
@@ -51,18 +55,23 @@ void Operator::Mend() {
           });
     case Repair::kAccept:
       looks_ = 0;
+      good_looks_ = 0;
       return cluster_->Admin().AcceptRestore(
           [this](const absl::StatusOr<std::uint64_t>& incarnation) {
             if (incarnation.ok()) accepted_ = *incarnation;
             OnMended(Repair::kWatch, incarnation.status());
           });
     case Repair::kWatch:
-      if (EveryNodeIsAMember()) {
+      if (!EveryNodeIsAMember()) {
+        good_looks_ = 0;
+      } else if (++good_looks_ >= kSureLooks) {
         cluster_->executor()->Note("the catalog is whole again");
         repair_ = Repair::kNone;
         return;
       }
-      if (++looks_ > kPatience) repair_ = Repair::kAccept;
+      if (good_looks_ == 0 && ++looks_ > kPatience) {
+        repair_ = Repair::kAccept;
+      }
       return After(kPause, [this] { Mend(); });
   }
 }
@@ -75,7 +84,8 @@ void Operator::OnMended(Repair next, const absl::Status& status) {
 bool Operator::EveryNodeIsAMember() const {
   for (int n = 1; n <= cluster_->nodes(); ++n) {
     const SimNode& node = cluster_->Node(n);
-    if (!node.running() || node.memory().seen.incarnation < accepted_ ||
+    if (!node.running() || node.paused() ||
+        node.memory().seen.incarnation < accepted_ ||
         node.node()->link_state() != CatalogLink::State::kRegistered) {
       return false;
     }

@@ -69,6 +69,8 @@ class Operator {
   // The incarnation that the last accept began.
   std::uint64_t accepted_ = 0;
   int looks_ = 0;
+  // In a row, each with every node a member.
+  int good_looks_ = 0;
 };
 
 }  // namespace firnkv
