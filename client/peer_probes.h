@@ -3,6 +3,10 @@
 // bound of its own. Which node is due, and what follows from the answer, is the
 // router's business (router.h).
 //
+// A node that is still away is asked again every kAgain, for a while after the
+// last read that wanted something of it: it is back before the next read, and a
+// client that wants nothing asks nobody.
+//
 // Threading. All methods may be called from any thread.
 //
 // Ownership. Belongs to the Client; transport and router outlive it.
@@ -25,6 +29,10 @@ class PeerProbes {
  public:
   // From the probe to the node's answer, its connection included.
   static constexpr absl::Duration kTimeout = absl::Seconds(1);
+  // Not before the router's own pace has run out.
+  static constexpr absl::Duration kAgain = Router::kPace.most;
+  // Of one read's interest.
+  static constexpr int kMostTries = 60;
 
   PeerProbes(const Seams* seams, ClientCounters* counters, Router* router,
              StreamTransport* streams)
@@ -35,11 +43,22 @@ class PeerProbes {
   ~PeerProbes() { Close(); }
 
   // The router is told how it went. `block`: one that is wanted of it.
-  void Start(const NodeAddress& node, const BlockId& block);
+  void Start(const NodeAddress& node, const BlockId& block) {
+    Ask(node, block, 1);
+  }
+  // A request of that run of the node failed, and nobody may come again to ask
+  // for a probe: makes one after kAgain, if the router wants it by then.
+  void StartLater(NodeId node, NodeEpoch epoch, const BlockId& block) {
+    AskLater(node, epoch, block, 1);
+  }
   void Close() { scope_.Close(); }
 
  private:
   class Probe;
+
+  void Ask(const NodeAddress& node, const BlockId& block, int tries);
+  void AskLater(NodeId node, NodeEpoch epoch, const BlockId& block, int tries);
+  void AskAgain(NodeId node, NodeEpoch epoch, const BlockId& block, int tries);
 
   const Seams* const seams_;
   ClientCounters* const counters_;

@@ -155,10 +155,11 @@ class ReadOperation : public Operation,
   class Fetch : public StreamSink {
    public:
     Fetch(std::shared_ptr<ReadOperation> read, std::uint64_t number,
-          NodeId node, bool local, Indexes indexes)
+          const NodeAddress& node, bool local, Indexes indexes)
         : read_(std::move(read)),
           number_(number),
-          node_(node),
+          node_(node.node),
+          epoch_(node.epoch),
           local_(local),
           indexes_(std::move(indexes)) {}
     ByteRun OnHeader(std::size_t index, const SlotHeader& header) override;
@@ -168,6 +169,7 @@ class ReadOperation : public Operation,
 
     std::uint64_t number() const { return number_; }
     NodeId node() const { return node_; }
+    NodeEpoch epoch() const { return epoch_; }
     bool local() const { return local_; }
     const Indexes& indexes() const { return indexes_; }
     // The node has sent something of it.
@@ -178,6 +180,7 @@ class ReadOperation : public Operation,
     const std::shared_ptr<ReadOperation> read_;
     const std::uint64_t number_;
     const NodeId node_;
+    const NodeEpoch epoch_;
     // It is the local node, asked over its stream.
     const bool local_;
     const Indexes indexes_;

@@ -196,8 +196,8 @@ void ReadOperation::StartFetch(const NodeAddress& node,
              .room = block.whole ? RunBytes(block.run) : kLargestBlockBytes});
       }
       // Shared: its connection keeps it until its end.
-      fetch = std::make_shared<Fetch>(shared_from_this(), next_fetch_++,
-                                      node.node, local, indexes);
+      fetch = std::make_shared<Fetch>(shared_from_this(), next_fetch_++, node,
+                                      local, indexes);
       fetches_.emplace(fetch->number(), StreamTransport::Ticket());
     }
   }
@@ -405,6 +405,11 @@ void ReadOperation::OnFetchEnd(const Fetch& fetch, StreamEnd end) {
     }
   }
   parts_.router->End(fetch.node(), fetch.indexes().size(), verdict);
+  if (verdict == Router::Verdict::kAway ||
+      verdict == Router::Verdict::kFailed) {
+    parts_.probes->StartLater(fetch.node(), fetch.epoch(),
+                              IdOf(fetch.indexes().front()));
+  }
   if (over) return FreeIfQuiet();
   Advance();
 }

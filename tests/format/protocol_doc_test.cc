@@ -16,7 +16,9 @@
 #include "proto/base/limits.h"
 #include "proto/base/outcome.h"
 #include "proto/base/request.h"
+#include "proto/base/session_frame.h"
 #include "proto/base/slot_header.h"
+#include "proto/base/text.h"
 #include "proto/base/token.h"
 #include "proto/base/write_frame.h"
 #include "tests/format/golden_file.h"
@@ -106,8 +108,9 @@ TEST(ProtocolDocument, ItsVersionsAreThoseOfTheCode) {
     return std::to_string(static_cast<unsigned char>(bytes.at(offset)));
   };
   const std::vector<std::pair<std::string, std::string>> ours = {
-      {"protocol", std::to_string(kProtocolVersion)},
+      {"protocol", StrCat(kOldestProtocolVersion, " to ", kProtocolVersion)},
       {"framing of the stream", at(EncodeLead({}), 4)},
+      {"call frames", std::to_string(kCallFrames)},
       {"layout of mapped memory", std::to_string(kMappedLayoutVersion)},
       {"contract encoding", at(CanonicalEncoding({}), 22)},
       {"slot header encoding", at(header, 4)},
