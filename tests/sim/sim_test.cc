@@ -79,7 +79,11 @@ INSTANTIATE_TEST_SUITE_P(Found, KeptSeedTest, ::testing::ValuesIn(kKeptSeeds),
 // A simulation that never meets what it is about would be blind.
 TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
   ScheduleReport sum;
-  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+  const std::uint64_t& views_too_late =
+      sum.counts.views[static_cast<std::size_t>(Outcome::kTimedOut)];
+  // The rarest of them is met by one schedule in ten.
+  for (std::uint64_t seed = 1;
+       seed <= 24 || (views_too_late == 0 && seed <= 200); ++seed) {
     const ScheduleReport report = RunSchedule({.seed = seed});
     sum.evictions += report.evictions;
     sum.hits_checked += report.hits_checked;
