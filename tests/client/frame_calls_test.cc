@@ -85,7 +85,8 @@ TEST_F(FrameCallsTest, ANodeThatKnowsNoneIsCalledByGrpc) {
   Connect();
 
   EXPECT_THAT(ReadHit(), ElementsAre(Outcome::kHit));
-  const auto write = BeginWrite({{7, BytesFor(7, 3000)}});
+  const std::vector<std::byte> bytes = BytesFor(7, 3000);
+  const auto write = BeginWrite({{7, bytes}});
   Finish(write.get());
 
   EXPECT_EQ(write->blocks[0].outcome, Outcome::kStored);
@@ -290,7 +291,8 @@ TEST_F(FrameCallsTest, ACommitThatIsNotAnsweredEndsTheSession) {
   Connect();
   node_->silent = {"Commit", "Abort"};
 
-  const auto write = BeginWrite({{7, BytesFor(7, 3000)}});
+  const std::vector<std::byte> bytes = BytesFor(7, 3000);
+  const auto write = BeginWrite({{7, bytes}});
   Finish(write.get());
 
   EXPECT_EQ(write->blocks[0].outcome, Outcome::kTimedOut);

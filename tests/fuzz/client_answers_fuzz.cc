@@ -122,17 +122,22 @@ class FrameAnswers : public CallLine {
 struct World {
   World(std::string_view bytes, bool shakes_hands, bool framed)
       : answers(std::string(bytes), shakes_hands),
-        node(&seams, &counters),
+        node(Filled(&seams), &counters),
         frames(WithCrc(std::string(bytes)), &executor, node.frames()),
         catalog(&seams, &counters, [] { return std::string("token"); }) {
-    seams.clock = executor.clock();
-    seams.executor = &executor;
-    seams.random = &random;
-    seams.control = &answers;
     context.deadline = executor.Now() + absl::Seconds(1);
     node.Attach(CountingId<SessionId>(3), "unix:node",
                 framed ? &frames : nullptr, 0);
     catalog.SetAddress("catalog", kCluster);
+  }
+
+  // Before anything is made over them.
+  Seams* Filled(Seams* some) {
+    some->clock = executor.clock();
+    some->executor = &executor;
+    some->random = &random;
+    some->control = &answers;
+    return some;
   }
 
   SimExecutor executor;
