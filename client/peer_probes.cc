@@ -53,10 +53,10 @@ void PeerProbes::Ask(const NodeAddress& node, const BlockId& block, int tries) {
   // Room for nothing: a block that is there is of the wrong size, without a
   // payload.
   read.keys = {{.key = block.key, .room = 0}};
-  // The sink is shared by its connection (StreamSink).
   const StreamTransport::Ticket ticket = streams_->StartRead(
       {.address = node.stream_address, .node = node.node, .epoch = node.epoch},
       std::move(read),
+      // Shared by its connection (StreamSink).
       std::make_shared<Probe>(
           seams_, router_, node.node, scope_.Wrap([this, node, block, tries] {
             AskAgain(node.node, node.epoch, block, tries + 1);
