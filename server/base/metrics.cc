@@ -10,7 +10,8 @@ namespace firnkv {
 namespace {
 
 // In the order of Metric::Reader's alternatives.
-constexpr std::string_view kKinds[] = {"counter", "gauge", "histogram"};
+constexpr std::string_view kKinds[] = {"counter", "gauge", "histogram",
+                                       "counter"};
 
 // By name, in order: the format wants all lines of a name together.
 std::map<std::string_view, std::vector<const Metric*>> ByName(
@@ -30,6 +31,15 @@ void MetricList::AddCounter(std::string name, std::string help,
                             .help = std::move(help),
                             .labels = std::move(labels),
                             .read = counter});
+}
+
+void MetricList::AddCounter(std::string name, std::string help,
+                            std::function<std::uint64_t()> count,
+                            MetricLabels labels) {
+  metrics_.push_back(Metric{.name = std::move(name),
+                            .help = std::move(help),
+                            .labels = std::move(labels),
+                            .read = std::move(count)});
 }
 
 void MetricList::AddGauge(std::string name, std::string help,

@@ -29,9 +29,11 @@ struct Metric {
   std::string name;
   std::string help;
   MetricLabels labels;
-  // A counter of events, a value that is read, a distribution of seconds.
-  using Reader = std::variant<const Counter*, std::function<double()>,
-                              const LatencyHistogram*>;
+  // A counter of events, a value that is read, a distribution of seconds, a
+  // count that somebody else keeps.
+  using Reader =
+      std::variant<const Counter*, std::function<double()>,
+                   const LatencyHistogram*, std::function<std::uint64_t()>>;
   Reader read;
 };
 
@@ -40,6 +42,10 @@ class MetricList {
   // `counter` and `histogram` outlive the list. Metrics of one name must have
   // one help, one kind and different labels.
   void AddCounter(std::string name, std::string help, const Counter* counter,
+                  MetricLabels labels = {});
+  // `count` never falls while the process lives.
+  void AddCounter(std::string name, std::string help,
+                  std::function<std::uint64_t()> count,
                   MetricLabels labels = {});
   void AddGauge(std::string name, std::string help,
                 std::function<double()> value, MetricLabels labels = {});

@@ -45,6 +45,10 @@ Sample Read(const Metric& metric) {
                  std::get_if<const LatencyHistogram*>(&metric.read)) {
     sample.type = prometheus::MetricType::Histogram;
     sample.metric.histogram = Distribution(**histogram);
+  } else if (const auto* count =
+                 std::get_if<std::function<std::uint64_t()>>(&metric.read)) {
+    sample.type = prometheus::MetricType::Counter;
+    sample.metric.counter.value = static_cast<double>((*count)());
   } else {
     sample.type = prometheus::MetricType::Gauge;
     sample.metric.gauge.value =

@@ -33,6 +33,11 @@ void DescribePool(const DramPool* pool, MetricList* list) {
       return static_cast<double>(pool->Snapshot().*field);
     });
   };
+  const auto counter = [pool, list](const char* name, const char* help,
+                                    std::uint64_t PoolSnapshot::*field) {
+    list->AddCounter(name, help,
+                     [pool, field] { return pool->Snapshot().*field; });
+  };
   gauge("firnkv_node_dram_target_bytes", "Target size of the DRAM pool.",
         &PoolSnapshot::target_bytes);
   gauge("firnkv_node_dram_region_bytes",
@@ -52,23 +57,23 @@ void DescribePool(const DramPool* pool, MetricList* list) {
         &PoolSnapshot::holds);
   gauge("firnkv_node_waiting_batches", "Reserve calls that wait for room.",
         &PoolSnapshot::waiting_batches);
-  gauge("firnkv_node_evicted_blocks_total", "Blocks evicted for room.",
-        &PoolSnapshot::evicted_blocks);
-  gauge("firnkv_node_evicted_bytes_total", "Bytes of evicted blocks.",
-        &PoolSnapshot::evicted_bytes);
-  gauge("firnkv_node_cleared_blocks_total",
-        "Copies of older clear epochs that were let go.",
-        &PoolSnapshot::cleared_blocks);
-  gauge("firnkv_node_corrupt_copies_total",
-        "Copies that failed their checksum and were isolated. Alert on any.",
-        &PoolSnapshot::corrupt_copies);
-  gauge("firnkv_node_replaced_copies_total",
-        "Copies retired because a writer placed the block elsewhere in its "
-        "chain.",
-        &PoolSnapshot::replaced_copies);
-  gauge("firnkv_node_growth_refusals_total",
-        "Times that a memory limit forbade another region.",
-        &PoolSnapshot::growth_refusals);
+  counter("firnkv_node_evicted_blocks_total", "Blocks evicted for room.",
+          &PoolSnapshot::evicted_blocks);
+  counter("firnkv_node_evicted_bytes_total", "Bytes of evicted blocks.",
+          &PoolSnapshot::evicted_bytes);
+  counter("firnkv_node_cleared_blocks_total",
+          "Copies of older clear epochs that were let go.",
+          &PoolSnapshot::cleared_blocks);
+  counter("firnkv_node_corrupt_copies_total",
+          "Copies that failed their checksum and were isolated. Alert on any.",
+          &PoolSnapshot::corrupt_copies);
+  counter("firnkv_node_replaced_copies_total",
+          "Copies retired because a writer placed the block elsewhere in its "
+          "chain.",
+          &PoolSnapshot::replaced_copies);
+  counter("firnkv_node_growth_refusals_total",
+          "Times that a memory limit forbade another region.",
+          &PoolSnapshot::growth_refusals);
 }
 
 void DescribeLink(const CatalogLink* link, MetricList* list) {

@@ -49,6 +49,20 @@ TEST(MetricsTest, AGaugeIsReadWhenItIsAskedFor) {
             std::string::npos);
 }
 
+TEST(MetricsTest, ACountThatSomebodyElseKeepsIsACounter) {
+  std::uint64_t count = 1;
+  MetricList list;
+  list.AddCounter("firnkv_node_evictions_total", "Evictions.",
+                  [&count] { return count; });
+  count = 42;
+
+  EXPECT_NE(
+      RenderPrometheus(list).find("# TYPE firnkv_node_evictions_total counter\n"
+                                  "firnkv_node_evictions_total 42\n"),
+      std::string::npos);
+  EXPECT_NE(RenderMetricsTable(list).find("| counter |"), std::string::npos);
+}
+
 TEST(MetricsTest, TheTableHasOneLineAName) {
   Counter a;
   Counter b;

@@ -552,6 +552,9 @@ TEST_F(CatalogTest, EveryMetricHasAHelp) {
   for (const Metric& metric : list.metrics()) {
     EXPECT_EQ(metric.name.rfind("firnkv_catalog_", 0), 0u) << metric.name;
     EXPECT_FALSE(metric.help.empty()) << metric.name;
+    EXPECT_EQ(metric.name.ends_with("_total"),
+              std::holds_alternative<const Counter*>(metric.read))
+        << metric.name;
   }
 }
 

@@ -305,6 +305,12 @@ TEST_F(NodeTest, EveryMetricHasANameOfItsOwnAndAHelp) {
   for (const Metric& metric : list.metrics()) {
     EXPECT_EQ(metric.name.rfind("firnkv_node_", 0), 0u) << metric.name;
     EXPECT_FALSE(metric.help.empty()) << metric.name;
+    // A rate over what is no counter is none.
+    EXPECT_EQ(
+        metric.name.ends_with("_total"),
+        std::holds_alternative<const Counter*>(metric.read) ||
+            std::holds_alternative<std::function<std::uint64_t()>>(metric.read))
+        << metric.name;
   }
 }
 
