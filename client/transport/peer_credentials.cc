@@ -24,9 +24,6 @@
 namespace firnkv {
 namespace {
 
-// What the kernel calls a uid that has no number in this user namespace.
-constexpr std::uint32_t kOverflowUid = 65534;
-
 // To become our uid, to open what only our uid may, to reach into our memory or
 // into the machine's.
 constexpr std::array kDangerousCapabilities = {

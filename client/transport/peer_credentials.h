@@ -15,6 +15,10 @@
 
 namespace firnkv {
 
+// What the kernel calls a uid that has no number in this user namespace: many
+// users, so nobody (rule S2).
+inline constexpr std::uint32_t kOverflowUid = 65534;
+
 // How a peer's user namespace is compared with this process's (rule S2).
 enum class NamespaceProof : std::uint8_t {
   // By /proc/PID/ns/user alone. The kernel shows that only to those who could

@@ -78,6 +78,14 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
                   .port = static_cast<std::uint16_t>(port)};
 }
 
+absl::Status CheckHostPort(std::string_view text) {
+  return ParseHostPort(text).status();
+}
+
+absl::Status CheckHostPortOrEmpty(std::string_view text) {
+  return text.empty() ? absl::OkStatus() : CheckHostPort(text);
+}
+
 std::optional<SocketAddress> NumericAddress(const HostPort& host_port) {
   SocketAddress address;
   sockaddr_in v4 = {};

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace firnkv {
@@ -44,6 +45,10 @@ struct HostPort {
 
 // INVALID_ARGUMENT, naming `text`, where it is neither.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
+
+// For options that name an address, or may.
+absl::Status CheckHostPort(std::string_view text);
+absl::Status CheckHostPortOrEmpty(std::string_view text);
 
 // nullopt where the host is a name and not a number.
 std::optional<SocketAddress> NumericAddress(const HostPort& host_port);

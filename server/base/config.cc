@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <initializer_list>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -45,18 +46,33 @@ std::size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string DidYouMean(std::string_view name, const OptionList& list) {
-  const Option* best = nullptr;
+// `spelt` is how options are written where `name` stands: as a flag, say.
+std::string DidYouMean(std::string_view name, const OptionList& list,
+                       std::string (*spelt)(std::string_view)) {
+  std::string best;
   std::size_t best_distance = 6;
   for (const Option& option : list.options()) {
-    const std::size_t distance = Distance(name, option.name);
+    const std::string known = spelt(option.name);
+    const std::size_t distance = Distance(name, known);
     if (distance < best_distance) {
-      best = &option;
+      best = known;
       best_distance = distance;
     }
   }
-  return best == nullptr ? "; docs/CONFIG.md lists all options"
-                         : StrCat("; did you mean ", best->name, "?");
+  return best.empty() ? "; docs/CONFIG.md lists all options"
+                      : StrCat("; did you mean ", best, "?");
+}
+
+std::string AsItIs(std::string_view option) { return std::string(option); }
+
+// The first option below `name`, as "dram.bytes" is below "dram"; null where
+// `name` is no section.
+const Option* FirstBelow(std::string_view name, const OptionList& list) {
+  const std::string prefix = StrCat(name, ".");
+  for (const Option& option : list.options()) {
+    if (option.name.starts_with(prefix)) return &option;
+  }
+  return nullptr;
 }
 
 absl::Status SetFromNode(const Option& option, const YAML::Node& node,
@@ -89,11 +105,28 @@ absl::Status SetFromNode(const Option& option, const YAML::Node& node,
             StrCat(option.name, ": ", ToStd(status.message())));
 }
 
+// What stands at a key that is no option.
+absl::Status NoOption(const std::string& name, const YAML::Node& key,
+                      const YAML::Node& value, std::string_view file,
+                      const OptionList& list) {
+  const Option* const below = FirstBelow(name, list);
+  if (below == nullptr) {
+    return At(file, key.Mark(),
+              StrCat("unknown option ", name, DidYouMean(name, list, AsItIs)));
+  }
+  // A section of which every line is a comment.
+  if (value.IsNull()) return absl::OkStatus();
+  return At(file, key.Mark(),
+            StrCat(name, " is a section: its options stand below it, like ",
+                   below->name));
+}
+
 absl::Status Walk(const YAML::Node& node, const std::string& prefix, int depth,
                   std::string_view file, const OptionList& list) {
   if (depth > kDeepestNesting) {
     return At(file, node.Mark(), "is nested too deep");
   }
+  std::map<std::string, int> lines;
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) {
       return At(file, entry.first.Mark(), "a key must be plain text");
@@ -101,16 +134,43 @@ absl::Status Walk(const YAML::Node& node, const std::string& prefix, int depth,
     const std::string name = prefix.empty()
                                  ? entry.first.Scalar()
                                  : StrCat(prefix, ".", entry.first.Scalar());
+    // Which of the two would count is nothing to guess at.
+    const auto [earlier, first] =
+        lines.emplace(name, entry.first.Mark().line + 1);
+    if (!first) {
+      return At(file, entry.first.Mark(),
+                StrCat(name, " stands already in line ", earlier->second));
+    }
     if (const Option* option = list.Find(name)) {
       RETURN_IF_ERROR(SetFromNode(*option, entry.second, file));
     } else if (entry.second.IsMap()) {
       RETURN_IF_ERROR(Walk(entry.second, name, depth + 1, file, list));
     } else {
-      return At(file, entry.first.Mark(),
-                StrCat("unknown option ", name, DidYouMean(name, list)));
+      RETURN_IF_ERROR(NoOption(name, entry.first, entry.second, file, list));
     }
   }
   return absl::OkStatus();
+}
+
+bool EndsWithAnyOf(std::string_view text,
+                   std::initializer_list<std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(), [text](std::string_view end) {
+    return text.ends_with(end);
+  });
+}
+
+// Kubernetes puts the addresses of all services of a namespace into every
+// container: a service "firnkv-catalog" is FIRNKV_CATALOG_SERVICE_HOST,
+// FIRNKV_CATALOG_PORT, FIRNKV_CATALOG_PORT_7400_TCP_ADDR and so on. Those name
+// no option and are nobody's mistake.
+bool IsOfAKubernetesService(std::string_view name) {
+  return EndsWithAnyOf(name, {"_SERVICE_HOST", "_SERVICE_PORT", "_PORT"}) ||
+         name.find("_SERVICE_PORT_") != std::string_view::npos ||
+         (name.find("_PORT_") != std::string_view::npos &&
+          EndsWithAnyOf(name,
+                        {"_TCP", "_TCP_PROTO", "_TCP_PORT", "_TCP_ADDR", "_UDP",
+                         "_UDP_PROTO", "_UDP_PORT", "_UDP_ADDR", "_SCTP",
+                         "_SCTP_PROTO", "_SCTP_PORT", "_SCTP_ADDR"}));
 }
 
 bool IsPlainYaml(std::string_view text) {
@@ -216,6 +276,11 @@ absl::Status LoadYamlFile(const std::string& path, const OptionList& list) {
   }
   std::string text(kLargestConfigBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  // A directory can be opened, not read.
+  if (file.bad()) {
+    return absl::InvalidArgumentError(
+        StrCat("cannot read the configuration ", path, ": it is no file"));
+  }
   text.resize(static_cast<std::size_t>(file.gcount()));
   return LoadYaml(text, path, list);
 }
@@ -235,8 +300,10 @@ absl::Status LoadEnvironment(const OptionList& list) {
     if (name == "FIRNKV_BIN" || name.starts_with("FIRNKV_CLI_")) continue;
     const auto it = by_variable.find(name);
     if (it == by_variable.end()) {
+      if (IsOfAKubernetesService(name)) continue;
       return absl::InvalidArgumentError(
-          StrCat("environment variable ", name, " names no option"));
+          StrCat("environment variable ", name, " names no option",
+                 DidYouMean(name, list, VariableName)));
     }
     RETURN_IF_ERROR(Annotate(it->second->set(text.substr(equals + 1)),
                              StrCat("environment variable ", name)));
@@ -247,6 +314,11 @@ absl::Status LoadEnvironment(const OptionList& list) {
 std::string FlagName(std::string_view option) {
   return StrCat("--",
                 absl::StrReplaceAll(ToAbsl(option), {{".", "-"}, {"_", "-"}}));
+}
+
+std::string UnknownFlag(std::string_view argument, const OptionList& list) {
+  const std::string_view flag = argument.substr(0, argument.find('='));
+  return StrCat("unknown option ", flag, DidYouMean(flag, list, FlagName));
 }
 
 std::string VariableName(std::string_view option) {

@@ -27,13 +27,18 @@ absl::Status LoadYaml(std::string_view yaml, std::string_view name,
 absl::Status LoadYamlFile(const std::string& path, const OptionList& list);
 
 // All variables that begin with FIRNKV_ and name an option. One that names none
-// is refused too, unless it is in `ignored` (FIRNKV_BIN of the tests).
+// is refused too, but for those of others: FIRNKV_BIN of the tests, FIRNKV_CLI_
+// of the command line tool, and what Kubernetes makes of a service whose name
+// begins with "firnkv".
 absl::Status LoadEnvironment(const OptionList& list);
 
 // The name of an option as a flag ("--dram-bytes") and as a variable
 // ("FIRNKV_DRAM_BYTES").
 std::string FlagName(std::string_view option);
 std::string VariableName(std::string_view option);
+
+// What is wrong with "--dram-byts=1GiB", with the flag that may be meant.
+std::string UnknownFlag(std::string_view argument, const OptionList& list);
 
 // The list as a complete YAML file, each option at its present value with its
 // help: --print-config, config/*.yaml and /configz.

@@ -57,11 +57,13 @@ absl::StatusOr<absl::Duration> ParseDuration(std::string_view text) {
       "' is not a duration; write a number and one of ms, s, m, h, like 10s"));
 }
 
+// `text` is what `value` was read from.
 template <typename T>
 absl::Status Within(const T& value, const T& least, const T& most,
-                    const std::string& bounds) {
+                    std::string_view text, const std::string& bounds) {
   if (value >= least && value <= most) return absl::OkStatus();
-  return absl::OutOfRangeError(StrCat("must be ", bounds));
+  return absl::OutOfRangeError(
+      StrCat("'", text, "' is out of bounds; it must be ", bounds));
 }
 
 std::string Bounds(const std::string& least, const std::string& most,
@@ -84,7 +86,7 @@ void OptionList::Bytes(std::string name, std::uint64_t* target,
   option.set = [target, least = bounds.least, most = bounds.most,
                 text = option.bounds_text](std::string_view value) {
     ASSIGN_OR_RETURN(const std::uint64_t bytes, ParseBytes(value));
-    RETURN_IF_ERROR(Within(bytes, least, most, text));
+    RETURN_IF_ERROR(Within(bytes, least, most, value, text));
     *target = bytes;
     return absl::OkStatus();
   };
@@ -106,7 +108,7 @@ void OptionList::Duration(std::string name, absl::Duration* target,
   option.set = [target, least = bounds.least, most = bounds.most,
                 text = option.bounds_text](std::string_view value) {
     ASSIGN_OR_RETURN(const absl::Duration duration, ParseDuration(value));
-    RETURN_IF_ERROR(Within(duration, least, most, text));
+    RETURN_IF_ERROR(Within(duration, least, most, value, text));
     *target = duration;
     return absl::OkStatus();
   };
@@ -132,7 +134,7 @@ void OptionList::Count(std::string name, std::uint64_t* target,
       return absl::InvalidArgumentError(
           StrCat("'", value, "' is not a whole number"));
     }
-    RETURN_IF_ERROR(Within(count, least, most, text));
+    RETURN_IF_ERROR(Within(count, least, most, value, text));
     *target = count;
     return absl::OkStatus();
   };
@@ -153,6 +155,7 @@ void OptionList::Text(std::string name, std::string* target,
           ? ""
           : StrCat("one of ", absl::StrJoin(bounds.one_of, ", "));
   option.set = [target, one_of = std::move(bounds.one_of),
+                check = std::move(bounds.check),
                 text = option.bounds_text](std::string_view value) {
     if (value.size() > kMaxTextBytes) {
       return absl::OutOfRangeError(
@@ -162,6 +165,7 @@ void OptionList::Text(std::string name, std::string* target,
         std::find(one_of.begin(), one_of.end(), value) == one_of.end()) {
       return absl::InvalidArgumentError(StrCat("'", value, "' is not ", text));
     }
+    if (check != nullptr) RETURN_IF_ERROR(check(value));
     *target = std::string(value);
     return absl::OkStatus();
   };

@@ -84,6 +84,8 @@ class OptionList {
     std::string help;
     // Empty: anything up to 4 KiB.
     std::vector<std::string> one_of;
+    // Says what is wrong with a value; null: nothing more than that.
+    std::function<absl::Status(std::string_view)> check;
     OptionTakes takes = OptionTakes::kRestart;
   };
   void Text(std::string name, std::string* target, TextBounds bounds);

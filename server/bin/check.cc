@@ -266,7 +266,8 @@ int CheckNode(const DaemonOptions& daemon, const NodeOptions& options) {
   CheckListens(network, options.control, options.plaintext_network, "grpc",
                &report);
   if (!daemon.http.empty()) {
-    CheckListens(network, daemon.http, true, "http", &report);
+    CheckListens(network, daemon.http, options.plaintext_network, "http",
+                 &report);
   }
   if (embedded) {
     CheckListens(network, daemon.catalog_listen,
@@ -291,7 +292,8 @@ int CheckCatalog(const DaemonOptions& daemon) {
   CheckListens(network, daemon.catalog_listen, daemon.catalog_plaintext_network,
                "grpc", &report);
   if (!daemon.http.empty()) {
-    CheckListens(network, daemon.http, true, "http", &report);
+    CheckListens(network, daemon.http, daemon.catalog_plaintext_network, "http",
+                 &report);
   }
   return report.Close();
 }

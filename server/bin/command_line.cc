@@ -33,6 +33,24 @@ std::string FlagHelp(const Option& option) {
   return help;
 }
 
+void AddFlags(const OptionList& list, CLI::App* app,
+              std::map<std::string, std::string>* flags) {
+  for (const Option& option : list.options()) {
+    CLI::Option* const flag =
+        app->add_option_function<std::string>(
+               FlagName(option.name),
+               [flags, name = option.name](const std::string& value) {
+                 (*flags)[name] = value;
+               },
+               FlagHelp(option))
+            ->type_name(option.kind)
+            ->group("Options");
+    // "--dram-huge-pages" alone is "true". CLI11 takes expected(0) for the sign
+    // of a flag, and remembers it.
+    if (option.kind == "flag") flag->expected(0)->expected(0, 1);
+  }
+}
+
 }  // namespace
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
@@ -60,21 +78,23 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv,
         ->check(CLI::IsMember(program.documents))
         ->group("Developers");
   }
-  for (const Option& option : list.options()) {
-    app.add_option_function<std::string>(
-           FlagName(option.name),
-           [&flags, name = option.name](const std::string& value) {
-             flags[name] = value;
-           },
-           FlagHelp(option))
-        ->type_name(option.kind)
-        ->group("Options");
-  }
+  AddFlags(list, &app, &flags);
+  // What no flag is, is said here, with the flag that may be meant.
+  app.allow_extras();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11's own 100s become the usual 2 for wrong usage.
     *exit_code = app.exit(error) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  if (const std::vector<std::string> left = app.remaining(); !left.empty()) {
+    const std::string& first = left.front();
+    const std::string what = first.starts_with("-")
+                                 ? UnknownFlag(first, list)
+                                 : StrCat("'", first, "' is not expected here");
+    std::fprintf(stderr, "%s: %s\n", argv[0], what.c_str());
+    *exit_code = 2;
     return std::nullopt;
   }
   if (!line.print_document.empty()) return line;

@@ -1,5 +1,7 @@
 #include "server/bin/daemon_options.h"
 
+#include "client/transport/socket_address.h"
+
 namespace firnkv {
 
 void Describe(DaemonOptions* options, OptionList* list) {
@@ -12,10 +14,12 @@ void Describe(DaemonOptions* options, OptionList* list) {
                       "made there by the catalog."});
   list->Text("http.address", &options->http,
              {.help = "host:port of /metrics, /healthz and /configz; empty: "
-                      "none."});
+                      "none.",
+              .check = CheckHostPortOrEmpty});
   list->Text("catalog.listen", &options->catalog_listen,
              {.help = "host:port of the gRPC of the catalog that runs in this "
-                      "process."});
+                      "process.",
+              .check = CheckHostPort});
   list->Flag("catalog.plaintext_network", &options->catalog_plaintext_network,
              {.help = "Allow catalog.listen beyond loopback without TLS."});
   list->Count("threads", &options->threads,

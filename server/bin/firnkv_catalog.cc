@@ -55,7 +55,10 @@ int Serve(const DaemonOptions& daemon, CatalogOptions options,
       "  cluster   %s\n"
       "  grpc      %s\n"
       "  http      %s\n",
-      kName, kVersion, absl::FormatDuration((*process)->age()).c_str(),
+      kName, kVersion,
+      absl::FormatDuration(
+          absl::Trunc((*process)->age(), absl::Milliseconds(1)))
+          .c_str(),
       daemon.data_dir.c_str(), SecretFile(daemon).c_str(),
       ToHex((*runner)->catalog()->cluster()).c_str(),
       (*runner)->address().c_str(), (*process)->http_address().c_str());
@@ -90,6 +93,9 @@ int CatalogMain(int argc, char** argv) {
       &exit_code);
   if (!line.has_value()) return exit_code;
   if (line->check) return CheckCatalog(daemon);
+  const absl::Status valid = ValidateHttp(
+      daemon, daemon.catalog_plaintext_network, "catalog.plaintext_network");
+  if (!valid.ok()) return Fail(kName, valid);
   return Serve(daemon, options, list);
 }
 

@@ -43,7 +43,9 @@ void SayReady(const NodeOptions& options, const DaemonOptions& daemon,
       "  http      %s\n"
       "  catalog   %s\n"
       "  dram      %s in regions of %s\n",
-      kName, kVersion, absl::FormatDuration(process->age()).c_str(),
+      kName, kVersion,
+      absl::FormatDuration(absl::Trunc(process->age(), absl::Milliseconds(1)))
+          .c_str(),
       daemon.data_dir.c_str(), ToHex(runner->node()->address().node).c_str(),
       options.socket.c_str(), WhoIsServed(options).c_str(),
       runner->node()->address().stream_address.c_str(),
@@ -105,7 +107,9 @@ int NodeMain(int argc, char** argv) {
   options.version = kVersion;
   options.own_uid = ::geteuid();
   if (line->check) return CheckNode(daemon, options);
-  const absl::Status valid = Validate(options);
+  absl::Status valid = Validate(options);
+  valid.Update(ValidateHttp(daemon, options.plaintext_network,
+                            "node.plaintext_network"));
   if (!valid.ok()) return Fail(kName, valid);
   // Rule P10: nobody looks into the pool's owner from outside.
   const absl::Status undumpable = MakeUndumpable();

@@ -63,6 +63,18 @@ std::string Process::http_address() const {
 
 bool IsOnThisHost(const std::string& address) { return IsLoopback(address); }
 
+absl::Status ValidateHttp(const DaemonOptions& options, bool plaintext_network,
+                          const char* flag) {
+  if (options.http.empty() || plaintext_network || IsOnThisHost(options.http)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      StrCat("http.address is ", options.http,
+             ", beyond loopback, where anybody may read it; if that network is "
+             "trusted, set ",
+             flag, ": true"));
+}
+
 absl::Status MakeParent(const std::string& path) {
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path();

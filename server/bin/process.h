@@ -62,6 +62,11 @@ class Process {
 // Whether `address`, "host:port", stays on this host.
 bool IsOnThisHost(const std::string& address);
 
+// INVALID_ARGUMENT where http.address is beyond loopback and nobody has allowed
+// that, by the option `flag`: whoever comes is told everything.
+absl::Status ValidateHttp(const DaemonOptions& options, bool plaintext_network,
+                          const char* flag);
+
 // Makes the directory that a socket's path is in.
 absl::Status MakeParent(const std::string& path);
 

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "client/transport/socket_address.h"
 #include "proto/base/limits.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
@@ -15,21 +16,27 @@ void DescribeNetwork(NodeOptions* options, OptionList* list) {
   list->Text("node.socket", &options->socket,
              {.help = "Unix socket of local sessions; their gRPC is beside it, "
                       "at this path with .control behind it."});
-  list->Text("node.stream", &options->stream,
-             {.help = "host:port of the stream transport."});
+  list->Text(
+      "node.stream", &options->stream,
+      {.help = "host:port of the stream transport.", .check = CheckHostPort});
   list->Text("node.control", &options->control,
-             {.help = "host:port of gRPC for administrators."});
+             {.help = "host:port of gRPC for administrators.",
+              .check = CheckHostPort});
   list->Text("node.advertise_stream", &options->advertise_stream,
              {.help = "What others are told as the stream's address; empty: "
-                      "where it listens."});
+                      "where it listens.",
+              .check = CheckHostPortOrEmpty});
   list->Text("node.advertise_control", &options->advertise_control,
-             {.help = "As advertise_stream, for gRPC."});
+             {.help = "As advertise_stream, for gRPC.",
+              .check = CheckHostPortOrEmpty});
   list->Text("node.catalog", &options->catalog,
              {.help = "host:port of the catalog; empty: one embedded in this "
-                      "process."});
+                      "process.",
+              .check = CheckHostPortOrEmpty});
   list->Text("node.advertise_catalog", &options->advertise_catalog,
              {.help = "What sessions are told as the catalog's address; empty: "
-                      "as node.catalog."});
+                      "as node.catalog.",
+              .check = CheckHostPortOrEmpty});
   list->Flag("node.plaintext_network", &options->plaintext_network,
              {.help = "Allow addresses beyond loopback without TLS."});
   list->Text("node.zone", &options->labels.zone,
@@ -194,18 +201,41 @@ bool IsLoopback(const std::string& address) {
          (numeric && host.rfind("127.", 0) == 0);
 }
 
+namespace {
+
+// Every address of this host, and so no address for others: who is told it
+// reaches its own host there.
+bool IsWildcard(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "0.0.0.0" || host == "[::]";
+}
+
+absl::Status ValidateListen(const NodeOptions& options, std::string_view which,
+                            const std::string& address,
+                            const std::string& advertised) {
+  if (!options.plaintext_network && !IsLoopback(address)) {
+    return absl::InvalidArgumentError(
+        StrCat("node.", which, " is ", address,
+               ", beyond loopback, where bytes would go in plain text; if "
+               "that network is trusted, set node.plaintext_network: true"));
+  }
+  if (IsWildcard(address) && advertised.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat("node.", which, " is ", address,
+               ", where no other host finds it; set node.advertise_", which,
+               " to the address of this host that others use"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status Validate(const NodeOptions& options) {
   RETURN_IF_ERROR(ParseUidMap(options.uid_map).status());
-  for (const auto& [name, address] :
-       {std::pair{"node.stream", &options.stream},
-        std::pair{"node.control", &options.control}}) {
-    if (!options.plaintext_network && !IsLoopback(*address)) {
-      return absl::InvalidArgumentError(
-          StrCat(name, " is ", *address,
-                 ", beyond loopback, where bytes would go in plain text; if "
-                 "that network is trusted, set node.plaintext_network: true"));
-    }
-  }
+  RETURN_IF_ERROR(ValidateListen(options, "stream", options.stream,
+                                 options.advertise_stream));
+  RETURN_IF_ERROR(ValidateListen(options, "control", options.control,
+                                 options.advertise_control));
   const std::uint64_t region = RegionBytes(options);
   if (region % (64 * kPageBytes) != 0) {
     return absl::InvalidArgumentError(

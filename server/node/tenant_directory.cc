@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "client/transport/peer_credentials.h"
 #include "proto/base/limits.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
@@ -22,6 +23,13 @@ absl::StatusOr<UidMap> ParseUidMap(const std::vector<std::string>& lines) {
         parsed.ptr != end) {
       return absl::InvalidArgumentError(
           StrCat("'", line, "' is not UID=TENANT"));
+    }
+    if (uid == kOverflowUid) {
+      return absl::InvalidArgumentError(
+          StrCat("uid ", uid,
+                 " is that of every user whom the kernel cannot "
+                 "name here, and speaks for nobody; such callers show a "
+                 "token"));
     }
     std::string name = line.substr(equals + 1);
     if (name.empty() || name.size() > kMaxNameBytes) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,16 @@ using ::testing::Not;
 // Longer than any test waits for anything: what must not wait for a lease to
 // run out would, here, never happen.
 constexpr char kEndlessLease[] = "5m";
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::string FirstLine(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
 
 class DaemonTest : public ProcessTest {
  protected:
@@ -107,10 +119,13 @@ TEST_F(DaemonTest, ANodeAloneDoesNotWaitForItsOwnLeaseAfterASigkill) {
   Daemon node(NodeAlone("alone", "node.sock"));
   ASSERT_TRUE(node.Start()) << node.Log();
   ASSERT_TRUE(node.MetricBecomes("firnkv_node_registered", 1));
+  // For docs/BENCHMARKS.md: the line that says how long it took.
+  RecordProperty("first_start", FirstLine(node.ready_text()));
 
   for (int i = 0; i < 3; ++i) {
     node.Kill();
     ASSERT_TRUE(node.Start()) << node.Log();
+    RecordProperty("after_sigkill", FirstLine(node.ready_text()));
     EXPECT_TRUE(node.MetricBecomes("firnkv_node_registered", 1)) << node.Log();
   }
 
@@ -225,6 +240,39 @@ TEST_F(DaemonTest, ADrainEndsAtItsDeadline) {
   EXPECT_EQ(cluster().node(1).Terminate(), 0) << cluster().node(1).Log();
 }
 
+TEST_F(DaemonTest, OfFileEnvironmentAndFlagsTheLaterWins) {
+  const std::string file = scratch_.WriteFile(
+      "node.yaml", "node: {zone: file, rack: file, host: file}\n");
+  ChildProcess::Options node{
+      .program = ProgramFolder() + "/firnkv-node",
+      .arguments = {"--config", file, "--node-host", "flag", "--print-config"},
+      .environment = {"FIRNKV_NODE_RACK=environment",
+                      "FIRNKV_NODE_HOST=environment"},
+      .uid = kDaemonUid,
+      .error_file = {}};
+
+  const Finished run = RunToEnd(node);
+
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("zone: file"), HasSubstr("rack: environment"),
+                    HasSubstr("host: flag")));
+}
+
+TEST_F(DaemonTest, TheFilesThatOperatorsCopyAreTaken) {
+  for (const char* daemon : {"node", "catalog"}) {
+    const std::string file = scratch_.WriteFile(
+        StrCat(daemon, ".yaml"), ReadFile(StrCat("config/", daemon, ".yaml")));
+
+    const Finished run =
+        Run({.program = StrCat("firnkv-", daemon), .uid = kDaemonUid},
+            {"--config", file, "--print-config"});
+
+    EXPECT_EQ(run.code, 0) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("data_dir: /var/lib/firnkv"));
+  }
+}
+
 TEST_F(DaemonTest, AnUnknownOptionIsRefusedWithItsLine) {
   Daemon::Options options = NodeAlone("alone", "node.sock");
   const std::string file =
@@ -249,11 +297,52 @@ TEST_F(DaemonTest, ABadUnitInAFileIsRefusedWithItsLine) {
               AllOf(HasSubstr(file + ":2"), HasSubstr("dram.bytes")));
 }
 
+TEST_F(DaemonTest, WhatIsNoAddressIsRefusedWithItsLine) {
+  const std::string file =
+      scratch_.WriteFile("node.yaml", "node:\n  stream: nonsense\n");
+
+  const Finished run =
+      Run({.program = "firnkv-node", .uid = kDaemonUid}, {"--config", file});
+
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.output, AllOf(HasSubstr(file + ":2"),
+                                HasSubstr("node.stream: address 'nonsense'")));
+}
+
+TEST_F(DaemonTest, AnUnknownFlagIsRefusedWithTheOneThatMayBeMeant) {
+  const Finished flag = Run({.program = "firnkv-node", .uid = kDaemonUid},
+                            {"--dram-byts", "5GiB"});
+  const Finished word =
+      Run({.program = "firnkv-catalog", .uid = kDaemonUid}, {"start"});
+
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_THAT(flag.output, HasSubstr("did you mean --dram-bytes?"));
+  EXPECT_EQ(word.code, 2);
+  EXPECT_THAT(word.output, HasSubstr("'start' is not expected here"));
+}
+
+TEST_F(DaemonTest, AFlagOfTrueOrFalseNeedsNoValue) {
+  for (const std::vector<std::string>& flag :
+       {std::vector<std::string>{"--dram-huge-pages"},
+        {"--dram-huge-pages", "true"},
+        {"--dram-huge-pages=true"}}) {
+    std::vector<std::string> arguments = flag;
+    arguments.push_back("--print-config");
+
+    const Finished run =
+        Run({.program = "firnkv-node", .uid = kDaemonUid}, arguments);
+
+    EXPECT_EQ(run.code, 0) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("huge_pages: true"));
+  }
+}
+
 TEST_F(DaemonTest, ListeningBeyondLoopbackMustBeAskedFor) {
   for (const auto& [option, name] :
        {std::pair{"--node-stream", "node.stream"},
         std::pair{"--node-control", "node.control"},
-        std::pair{"--catalog-listen", "catalog.listen"}}) {
+        std::pair{"--catalog-listen", "catalog.listen"},
+        std::pair{"--http-address", "http.address"}}) {
     Daemon::Options node = NodeAlone("alone", "node.sock");
     const auto at =
         std::find(node.arguments.begin(), node.arguments.end(), option);

@@ -22,7 +22,6 @@ namespace {
 
 constexpr uid_t kNodeUid = 64321;
 constexpr uid_t kClientUid = 64322;
-constexpr uid_t kOverflowUid = 65534;
 
 // "CapPrm" as of /proc/PID/status, among other lines.
 std::string StatusWith(const std::string& permitted) {

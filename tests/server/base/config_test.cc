@@ -68,6 +68,33 @@ TEST_F(ConfigTest, AListWhereOneValueIsWantedIsRefused) {
   EXPECT_NE(Complaint("tenants: [{a: b}]"), "");
 }
 
+// Once, the last of the two counted, without a word.
+TEST_F(ConfigTest, AKeyThatStandsTwiceIsRefusedWithBothLines) {
+  EXPECT_EQ(Complaint("dram:\n  bytes: 2GiB\n  bytes: 3GiB\n"),
+            "node.yaml:3: dram.bytes stands already in line 2");
+  EXPECT_EQ(Complaint("dram: {bytes: 2GiB}\n\ndram: {bytes: 3GiB}\n"),
+            "node.yaml:3: dram stands already in line 1");
+}
+
+TEST_F(ConfigTest, ASectionTakesNoValueAndNamesAnOptionBelowIt) {
+  EXPECT_EQ(Complaint("dram: 2GiB\n"),
+            "node.yaml:1: dram is a section: its options stand below it, like "
+            "dram.bytes");
+}
+
+TEST_F(ConfigTest, ASectionOfNothingButCommentsChangesNothing) {
+  EXPECT_EQ(Complaint("dram:\n  # bytes: 2GiB\nlabels:\n  zone: a\n"), "");
+
+  EXPECT_EQ(bytes_, kGiB);
+  EXPECT_EQ(zone_, "a");
+}
+
+// Once, it was as good as an empty file.
+TEST_F(ConfigTest, ADirectoryIsNoConfiguration) {
+  EXPECT_EQ(LoadYamlFile("/", list_).message(),
+            "cannot read the configuration /: it is no file");
+}
+
 TEST_F(ConfigTest, AnEmptyFileChangesNothing) {
   EXPECT_EQ(Complaint("# nothing\n"), "");
   EXPECT_EQ(bytes_, kGiB);
@@ -125,6 +152,37 @@ TEST_F(ConfigTest, AVariableThatNamesNoOptionIsRefused) {
   EXPECT_TRUE(LoadEnvironment(list_).ok());
   ::unsetenv("FIRNKV_DRAM_BYTES");
   EXPECT_EQ(bytes_, 3 * kGiB);
+}
+
+TEST_F(ConfigTest, AVariableThatIsNearlyAnOptionIsToldWhich) {
+  ::setenv("FIRNKV_DRAM_BITES", "1GiB", 1);
+  const absl::Status status = LoadEnvironment(list_);
+  ::unsetenv("FIRNKV_DRAM_BITES");
+
+  EXPECT_NE(std::string(status.message()).find("FIRNKV_DRAM_BYTES?"),
+            std::string::npos);
+}
+
+// Once, no daemon started where Kubernetes had a service "firnkv-...".
+TEST_F(ConfigTest, VariablesThatKubernetesMakesOfAServiceAreNobodysMistake) {
+  const char* const names[] = {
+      "FIRNKV_CATALOG_SERVICE_HOST",       "FIRNKV_CATALOG_SERVICE_PORT",
+      "FIRNKV_CATALOG_SERVICE_PORT_GRPC",  "FIRNKV_CATALOG_PORT",
+      "FIRNKV_CATALOG_PORT_7400_TCP",      "FIRNKV_CATALOG_PORT_7400_TCP_PROTO",
+      "FIRNKV_CATALOG_PORT_7400_TCP_PORT", "FIRNKV_CATALOG_PORT_7400_TCP_ADDR"};
+  for (const char* name : names) ::setenv(name, "tcp://10.0.0.7:7400", 1);
+  const absl::Status status = LoadEnvironment(list_);
+  for (const char* name : names) ::unsetenv(name);
+
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(ConfigTest, AFlagThatIsNearlyAnOptionIsToldWhich) {
+  EXPECT_EQ(UnknownFlag("--dram-byts=1GiB", list_),
+            "unknown option --dram-byts; did you mean --dram-bytes?");
+  EXPECT_EQ(UnknownFlag("--colour-of-the-sky", list_),
+            "unknown option --colour-of-the-sky; docs/CONFIG.md lists all "
+            "options");
 }
 
 TEST_F(ConfigTest, DamagedFilesNeverDoMoreThanComplain) {

@@ -338,7 +338,42 @@ TEST(NodeOptionsTest, ABindBeyondLoopbackMustBeAskedFor) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        testing::HasSubstr("plaintext_network")));
   options.plaintext_network = true;
+  options.advertise_stream = "10.0.0.1:7411";
   EXPECT_OK(Validate(options));
+}
+
+// Others who are told "0.0.0.0" come to their own host.
+TEST(NodeOptionsTest, ANodeOnAllAddressesSaysWhichOneIsForOthers) {
+  for (const char* address : {"0.0.0.0:7411", "[::]:7411"}) {
+    NodeOptions options;
+    options.plaintext_network = true;
+    options.stream = address;
+    EXPECT_THAT(Validate(options),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::HasSubstr("node.advertise_stream")));
+    options.advertise_stream = "10.0.0.1:7411";
+    options.control = address;
+    EXPECT_THAT(Validate(options),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::HasSubstr("node.advertise_control")));
+    options.advertise_control = "10.0.0.1:7410";
+    EXPECT_OK(Validate(options));
+  }
+}
+
+TEST(NodeOptionsTest, WhatIsNoAddressIsRefused) {
+  NodeOptions options;
+  OptionList list;
+  Describe(&options, &list);
+  for (const char* name :
+       {"node.stream", "node.control", "node.advertise_stream",
+        "node.advertise_control", "node.catalog", "node.advertise_catalog"}) {
+    EXPECT_FALSE(list.Find(name)->set("nonsense").ok()) << name;
+    EXPECT_FALSE(list.Find(name)->set("127.0.0.1:99999").ok()) << name;
+    EXPECT_OK(list.Find(name)->set("node1.example:7411"));
+  }
+  EXPECT_FALSE(list.Find("node.stream")->set("").ok());
+  EXPECT_OK(list.Find("node.catalog")->set(""));
 }
 
 TEST(NodeOptionsTest, LoopbackIsWhatTheMachineKeepsToItself) {
@@ -361,6 +396,8 @@ TEST(NodeOptionsTest, AUidMapIsCheckedLineByLine) {
         StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr(line)));
   }
   EXPECT_FALSE(ParseUidMap({"1=a", "1=b"}).ok());
+  // Rule S2: many users have it.
+  EXPECT_FALSE(ParseUidMap({"65534=alice"}).ok());
 }
 
 TEST(NodeOptionsTest, RegionsMustFitThePool) {
