@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -81,16 +82,26 @@ std::string ClientProgram::Obey(const std::string& line) {
   static constexpr struct {
     const char* name;
     std::string (ClientProgram::*method)(const Words&);
-  } kCommands[] = {
-      {"connect", &ClientProgram::Connect}, {"open", &ClientProgram::Open},
-      {"write", &ClientProgram::Write},     {"read", &ClientProgram::Read},
-      {"view", &ClientProgram::View},       {"look", &ClientProgram::Look},
-      {"close", &ClientProgram::Close},     {"exists", &ClientProgram::Exists},
-      {"fork", &ClientProgram::Fork},       {"load", &ClientProgram::Load},
-      {"soak", &ClientProgram::Soak},       {"raw", &ClientProgram::Raw},
-      {"hold", &ClientProgram::Hold},       {"check", &ClientProgram::Check},
-      {"reserve", &ClientProgram::Reserve}, {"attack", &ClientProgram::Attack},
-      {"take", &ClientProgram::Take},       {"away", &ClientProgram::Away}};
+  } kCommands[] = {{"connect", &ClientProgram::Connect},
+                   {"open", &ClientProgram::Open},
+                   {"write", &ClientProgram::Write},
+                   {"read", &ClientProgram::Read},
+                   {"view", &ClientProgram::View},
+                   {"look", &ClientProgram::Look},
+                   {"close", &ClientProgram::Close},
+                   {"exists", &ClientProgram::Exists},
+                   {"end", &ClientProgram::End},
+                   {"threads", &ClientProgram::Threads},
+                   {"fork", &ClientProgram::Fork},
+                   {"load", &ClientProgram::Load},
+                   {"soak", &ClientProgram::Soak},
+                   {"raw", &ClientProgram::Raw},
+                   {"hold", &ClientProgram::Hold},
+                   {"check", &ClientProgram::Check},
+                   {"reserve", &ClientProgram::Reserve},
+                   {"attack", &ClientProgram::Attack},
+                   {"take", &ClientProgram::Take},
+                   {"away", &ClientProgram::Away}};
   const Words words = absl::StrSplit(line, ' ');
   for (const auto& command : kCommands) {
     if (words[0] == command.name) return (this->*command.method)(words);
@@ -182,6 +193,22 @@ std::string ClientProgram::Look(const Words&) {
     counts["wrong"] += static_cast<std::int64_t>(WrongIn(i));
   }
   return Ok(counts);
+}
+
+std::string ClientProgram::End(const Words& words) {
+  views_ = ViewBatch();
+  name_space_ = NamespaceHandle();
+  client_.reset();
+  return Threads(words);
+}
+
+std::string ClientProgram::Threads(const Words&) {
+  std::int64_t threads = 0;
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    threads += thread.is_directory() ? 1 : 0;
+  }
+  return Ok({{"threads", threads}});
 }
 
 std::string ClientProgram::Close(const Words&) {

@@ -52,6 +52,10 @@ class ClientProgram {
   // Look also says how many sessions were lost.
   std::string Look(const Words& words);
   std::string Close(const Words& words);
+  // end: ends the Client; then as `threads`.
+  std::string End(const Words& words);
+  // threads: how many this process has.
+  std::string Threads(const Words& words);
   // exists CHAIN BLOCKS
   std::string Exists(const Words& words);
   // fork CHAIN BLOCKS: a forked child reads, ends its Client and itself; says

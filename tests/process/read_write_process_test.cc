@@ -38,6 +38,24 @@ TEST_F(ReadWriteTest, WhatIsWrittenTwiceIsAlreadyThere) {
   EXPECT_EQ(other->Do("write 1 10")["write_already_there"], 10);
 }
 
+TEST_F(ReadWriteTest, AClientThatHasEndedLeavesNoThreadInItsProcess) {
+  StartCluster({.nodes = 2});
+  Worker worker(kAliceUid);
+  ASSERT_EQ(worker.Do("threads")["threads"], 1);
+
+  // Twice: with the first one, gRPC's own would have begun.
+  for (int life = 0; life < 2; ++life) {
+    ASSERT_TRUE(worker.Do("connect " + cluster().socket(1)).ok);
+    ASSERT_TRUE(worker.Do(StrCat("open granite ", kTestBlockBytes)).ok);
+    ASSERT_EQ(worker.Do("write 1 10 published")["write_already_there"],
+              life == 0 ? 0 : 10);
+    ASSERT_EQ(worker.Do("read 1 10")["hit"], 10);
+    EXPECT_GT(worker.Do("threads")["threads"], 1);
+
+    EXPECT_EQ(worker.Do("end")["threads"], 1) << "life " << life;
+  }
+}
+
 TEST_F(ReadWriteTest, EvictionMakesRoomAndEveryReadIsRight) {
   // 16 MiB hold about 1,000 blocks; 200 chains of 20 are 4,000.
   StartCluster({.nodes = 1, .dram_bytes = 16 * kMiB});
