@@ -213,6 +213,22 @@ void DramPool::Begin(Waiter* waiter) {
 }
 
 bool DramPool::Advance(Waiter* waiter) {
+  const std::vector<ReservedBlock>& blocks = waiter->answer.blocks;
+  // What is there already must not make room for the rest: its writer was told
+  // that it need not be written (rule S9).
+  if (waiter->next < blocks.size()) {
+    for (const ReservedBlock& block : blocks) {
+      if (block.outcome == Outcome::kAlreadyThere) {
+        blocks_->Spare(block.copy.slot);
+      }
+    }
+  }
+  const bool decided = AdvanceSparing(waiter);
+  blocks_->SpareNone();
+  return decided;
+}
+
+bool DramPool::AdvanceSparing(Waiter* waiter) {
   const ReserveRequest& request = waiter->request;
   ReserveAnswer& answer = waiter->answer;
   for (; waiter->next < answer.blocks.size(); ++waiter->next) {
@@ -222,6 +238,7 @@ bool DramPool::Advance(Waiter* waiter) {
     // Perhaps somebody else has written it while this one waited.
     if (const auto there = blocks_->FindForWriter(request.name_space, block)) {
       out = *there;
+      blocks_->Spare(there->copy.slot);
       blocks_->Touch(absl::MakeConstSpan(&there->copy, 1),
                      EvictionPolicy::ConversationState::kUnknown);
       continue;

@@ -251,6 +251,8 @@ class DramPool : public HoldKeeper {
   void Begin(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes slots as far as there are any; true once every block is decided.
   bool Advance(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same; blocks of the batch that it finds there are spared from then on.
+  bool AdvanceSparing(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void CancelRest(Waiter* waiter);
   Slot* MakeRoom(TenantId tenant, std::uint64_t slot_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

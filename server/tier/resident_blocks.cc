@@ -499,7 +499,7 @@ void ResidentBlocks::SweepCleared(std::size_t budget) {
 
 bool ResidentBlocks::CanLeave(const Slot& slot) const {
   return slot.state == SlotState::kResident && slot.holds == 0 &&
-         !leases_.IsLeased(slot.id);
+         !leases_.IsLeased(slot.id) && !spared_.contains(slot.id);
 }
 
 std::uint64_t ResidentBlocks::Evict(absl::Span<const EvictionGroup> groups,

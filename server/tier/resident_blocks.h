@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "proto/base/clock.h"
@@ -33,6 +34,7 @@
 #include "server/tier/lease_table.h"
 #include "server/tier/pool_events.h"
 #include "server/tier/pool_types.h"
+#include "server/tier/slot_id.h"
 #include "server/tier/slot_space.h"
 
 namespace firnkv {
@@ -109,8 +111,15 @@ class ResidentBlocks {
 
   SlotSpace* space() { return &space_; }
   const SlotSpace& space() const { return space_; }
-  // The slot is resident, and neither leased nor held.
+  // The slot is resident, and neither leased, held nor spared.
   bool CanLeave(const Slot& slot) const;
+  // Makes no room by taking this one, until SpareNone: a batch would lose its
+  // own blocks to its other ones.
+  void Spare(SlotId slot) { spared_.insert(slot); }
+  void SpareNone() {
+    changes_ += spared_.empty() ? 0 : 1;
+    spared_.clear();
+  }
   Warmth ColdestOf(EvictionGroup group) { return policy_.ColdestOf(group); }
   // Evicts the coldest blocks of `groups`, none that is leased or held, and
   // returns their slots' bytes.
@@ -181,6 +190,7 @@ class ResidentBlocks {
   std::uint32_t sweep_end_ = 0;
   std::uint32_t sweep_at_ = 0;
   std::uint64_t changes_ = 0;
+  absl::flat_hash_set<SlotId> spared_;
   std::uint64_t holds_ = 0;
   std::uint64_t block_bytes_ = 0;
   // The counters of a snapshot.

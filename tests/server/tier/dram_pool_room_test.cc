@@ -177,6 +177,29 @@ TEST_F(DramPoolRoomTest, AHoldIsWaitedForToo) {
   EXPECT_EQ(Look(large, 4), Outcome::kMiss);
 }
 
+// Rule S9: what a writer was told is there is not what makes room for the rest
+// of its batch. Another writer's batch may push it out.
+TEST_F(DramPoolRoomTest, ABatchIsMadeNoRoomByItsOwnBlocks) {
+  WriteMany(name_space_, 1, 256, kLength);
+  LeaseAll(name_space_, 13, 244, absl::Seconds(10));
+  std::vector<ReserveBlock> batch;
+  for (std::uint64_t i = 1; i <= 12; ++i) batch.push_back(Block(i, kLength));
+  for (std::uint64_t i = 0; i < 8; ++i)
+    batch.push_back(Block(1000 + i, kLength));
+
+  const ReserveAnswer answer = Reserve(Request(name_space_, batch));
+
+  ASSERT_OK(answer.status);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    EXPECT_EQ(answer.blocks[i].outcome,
+              i < 12 ? Outcome::kAlreadyThere : Outcome::kCongested)
+        << i;
+  }
+  EXPECT_EQ(CountHits(name_space_, 1, 12), 12u);
+  EXPECT_EQ(Write(name_space_, Block(1000, kLength)).outcome, Outcome::kStored);
+  CheckSums();
+}
+
 // Nor can one tenant take the places of the others.
 TEST_F(DramPoolRoomTest, TooManyWaitingBatchesAreCongestedAtOnce) {
   WriteMany(name_space_, 1, 256, kLength);
