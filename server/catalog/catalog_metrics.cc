@@ -128,6 +128,9 @@ void DescribeCatalogMetrics(const CatalogMeters& meters, MetricList* list) {
                    "Registrations of nodes that came back to what they had "
                    "announced, without an inventory.",
                    &members.kept_registrations);
+  list->AddCounter("firnkv_catalog_unregistrations_total",
+                   "Nodes that ended by themselves and were forgotten at once.",
+                   &members.unregistrations);
   list->AddCounter("firnkv_catalog_digest_compares_total",
                    "Comparisons of a node's digests with the catalog's.",
                    &members.compares);

@@ -31,6 +31,8 @@ CatalogService::Methods() {
       {"DescribeTenants", &CatalogService::DescribeTenants},
       {"Register", &CatalogService::Register},
       {"KeepAlive", &CatalogService::KeepAlive},
+      {"Unregister", &CatalogService::Unregister},
+      {"ListPeers", &CatalogService::ListPeers},
       {"Announce", &CatalogService::Announce},
       {"CompareDigests", &CatalogService::CompareDigests},
       {"Locate", &CatalogService::Locate},
@@ -175,6 +177,24 @@ void CatalogService::KeepAlive(std::string_view bytes, CallStats* stats,
       std::move(reply),
       [this](const TokenClaims& caller, const v1::KeepAliveRequest& request) {
         return parts_.members->KeepAlive(caller, request);
+      });
+}
+
+void CatalogService::Unregister(std::string_view bytes, CallStats* stats,
+                                ControlReply reply) {
+  parts_.calls->Run<v1::UnregisterRequest>(
+      RunsOn::kStrand, bytes, stats, std::move(reply),
+      [this](const TokenClaims& caller, const v1::UnregisterRequest& request) {
+        return parts_.members->Unregister(caller, request);
+      });
+}
+
+void CatalogService::ListPeers(std::string_view bytes, CallStats* stats,
+                               ControlReply reply) {
+  parts_.calls->Run<v1::ListPeersRequest>(
+      RunsOn::kCaller, bytes, stats, std::move(reply),
+      [this](const TokenClaims& caller, const v1::ListPeersRequest& request) {
+        return parts_.members->ListPeers(caller, request);
       });
 }
 

@@ -55,7 +55,7 @@ class CatalogService : public ControlService {
   void Handle(std::string_view method, const ControlPeer& peer,
               std::string_view request, ControlReply reply) override;
 
-  static constexpr std::size_t kMethods = 12;
+  static constexpr std::size_t kMethods = 14;
   static std::string_view MethodName(std::size_t method);
   const CallStats& stats(std::size_t method) const { return stats_[method]; }
 
@@ -77,6 +77,8 @@ class CatalogService : public ControlService {
                        ControlReply reply);
   void Register(std::string_view bytes, CallStats* stats, ControlReply reply);
   void KeepAlive(std::string_view bytes, CallStats* stats, ControlReply reply);
+  void Unregister(std::string_view bytes, CallStats* stats, ControlReply reply);
+  void ListPeers(std::string_view bytes, CallStats* stats, ControlReply reply);
   void Announce(std::string_view bytes, CallStats* stats, ControlReply reply);
   void CompareDigests(std::string_view bytes, CallStats* stats,
                       ControlReply reply);

@@ -194,6 +194,36 @@ absl::StatusOr<v1::KeepAliveResponse> MemberService::KeepAlive(
   return response;
 }
 
+absl::StatusOr<v1::UnregisterResponse> MemberService::Unregister(
+    const TokenClaims& caller, const v1::UnregisterRequest& request) {
+  RETURN_IF_ERROR(Require(caller, {Role::kNode}));
+  ASSIGN_OR_RETURN(const auto node,
+                   IdFromProto<NodeId>("node", request.node()));
+  ASSIGN_OR_RETURN(
+      const auto registration,
+      IdFromProto<RegistrationId>("registration", request.registration()));
+  RETURN_IF_ERROR(parts_.membership->Unregister(
+      node, NodeEpoch{request.epoch()}, registration));
+  counters_.unregistrations.Add();
+  parts_.reaper->Wake();
+  return v1::UnregisterResponse();
+}
+
+absl::StatusOr<v1::ListPeersResponse> MemberService::ListPeers(
+    const TokenClaims& caller, const v1::ListPeersRequest& request) const {
+  RETURN_IF_ERROR(Require(caller, {Role::kNode}));
+  ASSIGN_OR_RETURN(const auto asker,
+                   IdFromProto<NodeId>("node", request.node()));
+  v1::ListPeersResponse response;
+  for (const Membership::Row& row : parts_.membership->List()) {
+    if (row.life != NodeLife::kAlive || row.address.node == asker) continue;
+    ToProto(row.address, response.add_nodes());
+    response.add_dram_bytes(row.dram_bytes);
+    response.add_dram_used_bytes(row.dram_used_bytes);
+  }
+  return response;
+}
+
 absl::StatusOr<v1::AnnounceResponse> MemberService::Announce(
     const TokenClaims& caller, const v1::AnnounceRequest& request) {
   RETURN_IF_ERROR(Require(caller, {Role::kNode}));

@@ -1,14 +1,14 @@
-// The nodes' part of CatalogService: Register, KeepAlive, Announce,
-// CompareDigests, as messages in and messages out around membership.h,
-// announcements.h, run_digests.h and removals.h.
+// The nodes' part of CatalogService: Register, KeepAlive, Unregister,
+// ListPeers, Announce, CompareDigests, as messages in and messages out around
+// membership.h, announcements.h, run_digests.h and removals.h.
 //
 // Digests (rule A5) are compared on the strand, so no batch comes between the
 // look at the applied number and the look at the sums. They are not compared
 // while the catalog has more than counts: before it has read its store, and
 // until the reaper has removed what a clear left, which nodes no longer have.
 //
-// Threading. KeepAlive: any thread once ClusterState::told. The rest: on the
-// strand.
+// Threading. KeepAlive: any thread once ClusterState::told. ListPeers: any
+// thread. The rest: on the strand.
 
 #ifndef FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
 #define FIRNKV_SERVER_CATALOG_MEMBER_SERVICE_H_
@@ -36,8 +36,12 @@ class CompareDigestsRequest;
 class CompareDigestsResponse;
 class KeepAliveRequest;
 class KeepAliveResponse;
+class ListPeersRequest;
+class ListPeersResponse;
 class RegisterRequest;
 class RegisterResponse;
+class UnregisterRequest;
+class UnregisterResponse;
 }  // namespace v1
 
 class MemberService {
@@ -64,6 +68,10 @@ class MemberService {
       const TokenClaims& caller, const v1::RegisterRequest& request);
   absl::StatusOr<v1::KeepAliveResponse> KeepAlive(
       const TokenClaims& caller, const v1::KeepAliveRequest& request);
+  absl::StatusOr<v1::UnregisterResponse> Unregister(
+      const TokenClaims& caller, const v1::UnregisterRequest& request);
+  absl::StatusOr<v1::ListPeersResponse> ListPeers(
+      const TokenClaims& caller, const v1::ListPeersRequest& request) const;
   absl::StatusOr<v1::AnnounceResponse> Announce(
       const TokenClaims& caller, const v1::AnnounceRequest& request);
   absl::StatusOr<v1::CompareDigestsResponse> CompareDigests(
@@ -76,6 +84,7 @@ class MemberService {
     Counter refused_entries;
     Counter registrations;
     Counter kept_registrations;
+    Counter unregistrations;
     Counter inventories;
     Counter repaired_buckets;
     Counter compares;

@@ -190,7 +190,9 @@ std::vector<Membership::Row> Membership::List() const {
   const BootTime now = parts_.clock->Now();
   std::vector<Row> rows;
   MutexLock lock(&mutex_);
-  for (const auto& [id, node] : nodes_) rows.push_back(RowOf(node, now));
+  for (const auto& [id, node] : nodes_) {
+    if (!node.record.registration.IsZero()) rows.push_back(RowOf(node, now));
+  }
   return rows;
 }
 
@@ -389,12 +391,7 @@ absl::StatusOr<bool> Membership::Reap(const Overdue& overdue) {
     }
     applied = it->second.applied;
   }
-  applied.applied = 0;
-  applied.inventory = InventoryState::kNeeded;
-  applied.least_serial = kNoSerial;
-  applied.refused.clear();
-  applied.kept_registration = RegistrationId{};
-  applied.kept_applied = 0;
+  Void(&applied);
   RETURN_IF_ERROR(parts_.store->Apply({WriteOf(overdue.node, applied)},
                                       Store::Durability::kLogged));
   MutexLock lock(&mutex_);
@@ -402,6 +399,51 @@ absl::StatusOr<bool> Membership::Reap(const Overdue& overdue) {
   node.applied = applied;
   node.life = NodeLife::kReaped;
   return true;
+}
+
+void Membership::Void(AppliedRecord* applied) {
+  applied->applied = 0;
+  applied->inventory = InventoryState::kNeeded;
+  applied->least_serial = kNoSerial;
+  applied->refused.clear();
+  applied->kept_registration = RegistrationId{};
+  applied->kept_applied = 0;
+}
+
+absl::Status Membership::Unregister(NodeId id, NodeEpoch epoch,
+                                    RegistrationId registration) {
+  NodeRecord record;
+  AppliedRecord applied;
+  {
+    MutexLock lock(&mutex_);
+    const BootTime now = parts_.clock->Now();
+    NoticeStall(now);
+    const auto it = nodes_.find(id);
+    // Rule A3. A late or repeated call must not end the run that came after.
+    if (it == nodes_.end() || registration.IsZero() ||
+        it->second.record.address.epoch != epoch ||
+        it->second.record.registration != registration ||
+        !LeaseRuns(it->second, now)) {
+      return absl::NotFoundError(StrCat("node ", ToHex(id),
+                                        " is not registered here, or has "
+                                        "registered again since"));
+    }
+    record = it->second.record;
+    applied = it->second.applied;
+  }
+  record.registration = RegistrationId{};
+  applied.registration = RegistrationId{};
+  Void(&applied);
+  RETURN_IF_ERROR(parts_.store->Apply(
+      {{Family::kNodes, std::string(id.view()), Encode(record)},
+       WriteOf(id, applied)},
+      Store::Durability::kLogged));
+  MutexLock lock(&mutex_);
+  NodeState& node = nodes_.at(id);
+  node.record = std::move(record);
+  node.applied = std::move(applied);
+  node.life = NodeLife::kReaped;
+  return absl::OkStatus();
 }
 
 }  // namespace firnkv

@@ -2,8 +2,11 @@
 // announcements have been applied.
 //
 //     awaited --KeepAlive--> alive --lease over--> expired --grace--> reaped
+//                              |-------------- Unregister ------------->'
 //
-// (an awaited one expires too, and Register makes any of them alive.)
+// (an awaited one expires too, and Register makes any of them alive.) A node
+// that unregistered is remembered for its superseded runs (rule A6) and is in
+// no list.
 //
 // Leases. The catalog alone decides when one ends, by its own boot clock; a
 // node is told a duration and stops at 7/8 of it (rule A7). After a start every
@@ -51,7 +54,7 @@ enum class NodeLife : std::uint8_t {
   kAlive,
   // Its lease ended: hidden, not removed.
   kExpired,
-  // Its grace ended too: its entries do not count any more.
+  // Its grace ended too, or it has left: its entries do not count any more.
   kReaped,
 };
 
@@ -147,6 +150,7 @@ class Membership {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Null for a node that nobody knows.
   std::optional<Row> Find(NodeId node) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // But those that have unregistered.
   std::vector<Row> List() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Duration lease() const { return options_.lease; }
@@ -184,6 +188,14 @@ class Membership {
   // it did.
   absl::StatusOr<bool> Reap(const Overdue& overdue) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The same at once, for a run that ends by itself: its entries are stale, and
+  // another boot of the node need not wait for its lease. NOT_FOUND: the
+  // registration is not the node's last, or its lease is over. As durable as
+  // reaping is: a power cut may bring the node back as one that has vanished.
+  absl::Status Unregister(NodeId node, NodeEpoch epoch,
+                          RegistrationId registration)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
  private:
   // Serials of inventories are below: no entry of a reaped node counts.
   static constexpr std::uint64_t kNoSerial = UINT64_MAX;
@@ -219,6 +231,8 @@ class Membership {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static AppliedRecord Renewed(const AppliedRecord& before,
                                RegistrationId registration);
+  // Nothing that was ever applied counts any more (rule A3).
+  static void Void(AppliedRecord* applied);
   // A reaped node to be forgotten for a new one; null where there is none.
   std::optional<NodeId> Forgettable() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -193,6 +193,10 @@ class CatalogFixture : public testing::Test {
     beat.applied = member.number;
     return life_->membership.KeepAlive(beat);
   }
+  absl::Status Unregister(const Member& member) {
+    return life_->membership.Unregister(Node(member.node), member.epoch,
+                                        member.registration);
+  }
   // Time goes on as it does for a catalog that runs.
   void Pass(absl::Duration time) {
     const absl::Duration step = life_->membership.tick();

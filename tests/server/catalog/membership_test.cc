@@ -246,6 +246,110 @@ TEST_F(MembershipTest, WhatAReapedNodeNamesAnewCounts) {
   EXPECT_EQ(OutcomeOf(ns_, 8), Outcome::kMiss);
 }
 
+// Rule A3: one step, as after lease and grace, and nobody waits for either.
+TEST_F(MembershipTest, WhatANodeHadCountsNoMoreOnceItUnregistered) {
+  ASSERT_OK(Send(&node_, {{&ns_, 7}}));
+
+  ASSERT_OK(Unregister(node_));
+
+  EXPECT_EQ(OutcomeOf(ns_, 7), Outcome::kMiss);
+  EXPECT_THAT(life_->membership.List(), IsEmpty());
+  EXPECT_THAT(KeepAlive(node_), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Send(&node_, {{&ns_, 8}}), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(MembershipTest, ANodeThatUnregisteredStaysSoAfterARestart) {
+  ASSERT_OK(Send(&node_, {{&ns_, 7}}));
+  ASSERT_OK(Unregister(node_));
+
+  Restart();
+
+  EXPECT_THAT(life_->membership.List(), IsEmpty());
+  EXPECT_EQ(OutcomeOf(ns_, 7), Outcome::kMiss);
+  Pass(Lease() * 2 + absl::Minutes(15));
+  EXPECT_THAT(overdue_, IsEmpty());
+}
+
+// Rule A3: a call that was late ends nothing that came after it.
+TEST_F(MembershipTest, OnlyTheLastRegistrationOfANodeIsUnregistered) {
+  const Member late = node_;
+  node_ = Register(1, 100);
+  ASSERT_OK(Send(&node_, BatchKind::kInventoryBegin, {}));
+  ASSERT_OK(Send(&node_, BatchKind::kInventoryPart, {{&ns_, 7}}));
+
+  EXPECT_THAT(Unregister(late), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(OutcomeOf(ns_, 7), Outcome::kHit);
+
+  const Member next = Register(1, 101, /*predecessor=*/100);
+  EXPECT_THAT(Unregister(node_), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_OK(KeepAlive(next));
+}
+
+TEST_F(MembershipTest, ALeaseThatIsOverIsNotUnregistered) {
+  Pass(Lease());
+
+  EXPECT_THAT(Unregister(node_), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(Life(1), NodeLife::kExpired);
+}
+
+TEST_F(MembershipTest, UnregisteringTwiceFindsNothingTheSecondTime) {
+  ASSERT_OK(Unregister(node_));
+
+  EXPECT_THAT(Unregister(node_), StatusIs(absl::StatusCode::kNotFound));
+  Member nobody = node_;
+  nobody.registration = RegistrationId{};
+  EXPECT_THAT(Unregister(nobody), StatusIs(absl::StatusCode::kNotFound));
+}
+
+// Rule A6: its lease has ended, so nobody waits for it.
+TEST_F(MembershipTest, AnotherBootOfANodeThatUnregisteredIsAdmittedAtOnce) {
+  ASSERT_OK(Send(&node_, {{&ns_, 7}}));
+  ASSERT_OK(Unregister(node_));
+
+  const Member next = Join(1, 101);
+
+  EXPECT_OK(KeepAlive(next));
+  EXPECT_THAT(life_->membership.List(), SizeIs(1));
+  EXPECT_EQ(OutcomeOf(ns_, 7), Outcome::kMiss);
+}
+
+// Rule A6: that it left does not make its superseded runs forgotten.
+TEST_F(MembershipTest, ASupersededBootDoesNotComeBackAfterTheLaterOneHasLeft) {
+  const Member next = Register(1, 101, /*predecessor=*/100);
+  ASSERT_OK(Unregister(next));
+  Restart();
+
+  EXPECT_THAT(TryRegister(1, 100), StatusIs(absl::StatusCode::kAborted));
+}
+
+// Rule A3: the same run may change its mind.
+TEST_F(MembershipTest, WhatARunNamesAfterItUnregisteredCounts) {
+  ASSERT_OK(Send(&node_, {{&ns_, 7}, {&ns_, 8}}));
+  ASSERT_OK(Unregister(node_));
+
+  node_ = Register(1, 100);
+  EXPECT_FALSE(node_.kept);
+  ASSERT_OK(Send(&node_, BatchKind::kInventoryBegin, {}));
+  ASSERT_OK(Send(&node_, BatchKind::kInventoryPart, {{&ns_, 7}}));
+
+  EXPECT_EQ(OutcomeOf(ns_, 7), Outcome::kHit);
+  EXPECT_EQ(OutcomeOf(ns_, 8), Outcome::kMiss);
+}
+
+// Not synced, as reaping is not: then it is a node that has vanished.
+TEST_F(MembershipTest, APowerCutMayBringBackANodeThatLeftAsOneThatVanished) {
+  ASSERT_OK(Send(&node_, {{&ns_, 7}}));
+  ASSERT_OK(Unregister(node_));
+  store_.PowerCut(nullptr);
+  Restart();
+
+  EXPECT_NE(OutcomeOf(ns_, 7), Outcome::kHit);
+  Pass(Lease() + absl::Minutes(15));
+  ASSERT_THAT(overdue_, SizeIs(1));
+  EXPECT_OK(life_->membership.Reap(overdue_[0]));
+  EXPECT_EQ(OutcomeOf(ns_, 7), Outcome::kMiss);
+}
+
 TEST_F(MembershipTest, TooManyNodesAreRefusedUntilOneIsReaped) {
   Membership small({.max_nodes = 1}, {&store_, &clock_, &random_});
   ASSERT_OK(small.Load());
