@@ -42,8 +42,8 @@ enum class BlockNumber : std::uint32_t { kNone = UINT32_MAX };
 enum class EvictionGroup : std::uint32_t {};
 
 // How recently a block was stored or touched; comparable across groups. Smaller
-// is colder. Never zero for a present block.
-enum class Warmth : std::uint64_t { kNone = 0 };
+// is colder. Never zero for a present block, and never kWarmest.
+enum class Warmth : std::uint64_t { kNone = 0, kWarmest = UINT64_MAX };
 
 class EvictionPolicy {
  public:
@@ -69,6 +69,16 @@ class EvictionPolicy {
     absl::Span<const BlockNumber> run;
   };
 
+  // What is to become free: at least `bytes`, by blocks colder than `below`
+  // alone.
+  struct Room {
+    // Implicit: most who need room take it from whatever is coldest.
+    Room(std::uint64_t wanted, Warmth colder_than = Warmth::kWarmest)
+        : bytes(wanted), below(colder_than) {}
+    std::uint64_t bytes = 0;
+    Warmth below = Warmth::kWarmest;
+  };
+
   // True: this block cannot leave now (it is leased, say).
   using Skip = absl::FunctionRef<bool(BlockNumber)>;
 
@@ -89,23 +99,25 @@ class EvictionPolicy {
   virtual void OnHint(const Hint& hint) = 0;
 
   // Appends victims of `group` in the order in which they leave, a child always
-  // before its parent, until they make up at least `bytes`: one fewer would
-  // not. Each has left when this returns; the caller must let it go. Blocks
-  // that `skip` names stay, and so do their ancestors. Returns the bytes, less
-  // than `bytes` only if nothing else of the group can leave.
-  virtual std::uint64_t TakeVictims(EvictionGroup group, std::uint64_t bytes,
-                                    Skip skip,
+  // before its parent, until they make up at least `room.bytes`: one fewer
+  // would not. Each has left when this returns; the caller must let it go.
+  // Blocks that `skip` names stay, and so do their ancestors; and so does
+  // everything from the first on that is not colder than `room.below`. Returns
+  // the bytes, fewer than wanted only if nothing else of the group can leave.
+  virtual std::uint64_t TakeVictims(EvictionGroup group, Room room, Skip skip,
                                     std::vector<BlockNumber>* victims) = 0;
 
   // As TakeVictims, over all groups of `groups` in one common order.
   virtual std::uint64_t TakeVictimsOf(absl::Span<const EvictionGroup> groups,
-                                      std::uint64_t bytes, Skip skip,
+                                      Room room, Skip skip,
                                       std::vector<BlockNumber>* victims) = 0;
 
   // Of the next victim of `group`, were nothing skipped; kNone if it has none.
   virtual Warmth ColdestOf(EvictionGroup group) = 0;
   // kNone unless the block is present.
   virtual Warmth WarmthOf(BlockNumber block) const = 0;
+  // What is stored or touched next gets: all that is here is colder.
+  virtual Warmth NextWarmth() const = 0;
 
   virtual bool HasChildren(BlockNumber block) const = 0;
 };

@@ -76,20 +76,21 @@ void LeafFirstLru::OnHint(const Hint& hint) {
   }
 }
 
-std::uint64_t LeafFirstLru::TakeVictims(EvictionGroup group,
-                                        std::uint64_t bytes, Skip skip,
+std::uint64_t LeafFirstLru::TakeVictims(EvictionGroup group, Room room,
+                                        Skip skip,
                                         std::vector<BlockNumber>* victims) {
-  return TakeVictimsOf(absl::MakeConstSpan(&group, 1), bytes, skip, victims);
+  return TakeVictimsOf(absl::MakeConstSpan(&group, 1), room, skip, victims);
 }
 
 std::uint64_t LeafFirstLru::TakeVictimsOf(
-    absl::Span<const EvictionGroup> groups, std::uint64_t bytes, Skip skip,
+    absl::Span<const EvictionGroup> groups, Room room, Skip skip,
     std::vector<BlockNumber>* victims) {
   std::uint64_t taken = 0;
   std::vector<std::uint32_t> skipped;
-  while (taken < bytes) {
+  while (taken < room.bytes) {
     const std::uint32_t index = ColdestLeaf(groups);
-    if (index == kNoIndex) break;
+    // No other leaf is colder than this one.
+    if (index == kNoIndex || Warmth{nodes_[index].stamp} >= room.below) break;
     if (skip(BlockNumber{index})) {
       LeaveHeap(index);
       skipped.push_back(index);

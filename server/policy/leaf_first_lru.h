@@ -41,13 +41,14 @@ class LeafFirstLru : public EvictionPolicy {
   void OnTouched(BootTime at, absl::Span<const BlockNumber> run) override;
   void OnEvicted(BootTime at, BlockNumber block) override;
   void OnHint(const Hint& hint) override;
-  std::uint64_t TakeVictims(EvictionGroup group, std::uint64_t bytes, Skip skip,
+  std::uint64_t TakeVictims(EvictionGroup group, Room room, Skip skip,
                             std::vector<BlockNumber>* victims) override;
-  std::uint64_t TakeVictimsOf(absl::Span<const EvictionGroup> groups,
-                              std::uint64_t bytes, Skip skip,
+  std::uint64_t TakeVictimsOf(absl::Span<const EvictionGroup> groups, Room room,
+                              Skip skip,
                               std::vector<BlockNumber>* victims) override;
   Warmth ColdestOf(EvictionGroup group) override;
   Warmth WarmthOf(BlockNumber block) const override;
+  Warmth NextWarmth() const override { return Warmth{next_stamp_}; }
   bool HasChildren(BlockNumber block) const override;
 
  private:

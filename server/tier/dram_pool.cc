@@ -203,8 +203,7 @@ void DramPool::Begin(Waiter* waiter) {
   }
   std::vector<SlotCopy> run;
   for (std::size_t i = 0; i < request.blocks.size(); ++i) {
-    const auto there =
-        blocks_->FindForWriter(request.name_space, request.blocks[i]);
+    const auto there = blocks_->FindForWriter(request, request.blocks[i]);
     if (!there) continue;
     answer.blocks[i] = *there;
     run.push_back(there->copy);
@@ -236,7 +235,7 @@ bool DramPool::AdvanceSparing(Waiter* waiter) {
     const ReserveBlock& block = request.blocks[waiter->next];
     if (out.outcome == Outcome::kAlreadyThere) continue;
     // Perhaps somebody else has written it while this one waited.
-    if (const auto there = blocks_->FindForWriter(request.name_space, block)) {
+    if (const auto there = blocks_->FindForWriter(request, block)) {
       out = *there;
       blocks_->Spare(there->copy.slot);
       blocks_->Touch(absl::MakeConstSpan(&there->copy, 1),
@@ -245,27 +244,30 @@ bool DramPool::AdvanceSparing(Waiter* waiter) {
     }
     Slot* const slot = MakeRoom(
         request.name_space.tenant,
-        SlotSpace::SlotBytesFor(block.length, request.name_space.block_bytes));
+        SlotSpace::SlotBytesFor(block.length, request.name_space.block_bytes),
+        request.evict_below);
     if (slot == nullptr) return false;
     const ClearEpoch epoch = request.source_epoch == ClearEpoch::kUnknown
                                  ? blocks_->LearnEpoch(request.name_space)
                                  : request.source_epoch;
-    out.copy = blocks_->Occupy(slot, request.name_space, epoch, block,
-                               request.reserved_until);
+    out.copy = blocks_->Occupy(slot, request, epoch, block);
     out.outcome = Outcome::kStored;
   }
   return true;
 }
 
-Slot* DramPool::MakeRoom(TenantId tenant, std::uint64_t slot_bytes) {
+Slot* DramPool::MakeRoom(TenantId tenant, std::uint64_t slot_bytes,
+                         Warmth below) {
   RoomMaker::Means means;
+  means.below = below;
   if (growing_.contains(tenant)) {
     means.growth = RoomMaker::Growth::kUnderWay;
   } else if (TotalBytes() + options_.region_bytes <= target_bytes_ &&
              parts_.clock->Now() >= growth_paused_until_) {
     means.growth = RoomMaker::Growth::kPossible;
   }
-  means.may_retire = !AwaitsRegion(tenant) && !RegionIsSpareSoon();
+  means.may_retire = below == Warmth::kWarmest && !AwaitsRegion(tenant) &&
+                     !RegionIsSpareSoon();
   const RoomMaker::Answer answer = room_->Find(tenant, slot_bytes, means);
   if (answer.grow) StartGrowth(tenant);
   if (answer.retire != nullptr) {
@@ -347,11 +349,12 @@ std::variant<CopyTarget, CommitResult> DramPool::BeginCopy(SlotCopy reserved) {
 }
 
 CommitResult DramPool::Commit(CopyTarget target,
-                              std::vector<std::uint32_t> pieces) {
+                              std::vector<std::uint32_t> pieces,
+                              std::int64_t source_nanos) {
   CHECK(target.hold.held());
   MutexLock lock(&mutex_);
   const CommitResult result =
-      blocks_->Commit(target.hold.GiveUp(), std::move(pieces));
+      blocks_->Commit(target.hold.GiveUp(), std::move(pieces), source_nanos);
   Settle();
   return result;
 }
@@ -445,6 +448,11 @@ OverdueSessions DramPool::Sweep(std::size_t budget) {
 }
 
 // --- Looking.
+
+Warmth DramPool::NextWarmth() const {
+  MutexLock lock(&mutex_);
+  return blocks_->NextWarmth();
+}
 
 bool DramPool::EachResident(
     std::uint32_t* cursor, std::size_t budget,

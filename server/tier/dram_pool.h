@@ -140,7 +140,10 @@ class DramPool : public HoldKeeper {
   // Every byte of `target` is there and `pieces` are its checksums: makes the
   // block resident, unless the reservation ended meanwhile. First commit wins.
   // kStored, kAlreadyThere, kReservationOver or kCleared (rules C2, P13).
-  CommitResult Commit(CopyTarget target, std::vector<std::uint32_t> pieces)
+  // `source_nanos` is the commit time of the copy that this one was made from:
+  // it keeps that, unless it lies ahead of this node's clock. 0: now.
+  CommitResult Commit(CopyTarget target, std::vector<std::uint32_t> pieces,
+                      std::int64_t source_nanos = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // What of these is not committed is dead, and reclaimed once its copy has
@@ -217,6 +220,10 @@ class DramPool : public HoldKeeper {
 
   PoolSnapshot Snapshot() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // For ReserveRequest::evict_below: what is stored or touched from now on is
+  // at least so warm, all that is here is colder.
+  Warmth NextWarmth() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Calls `each` for resident, current copies, at most about `budget` of them,
   // from *cursor on, and moves it; false once all have been seen. `each` runs
   // under the pool's lock as PoolEvents do, so what it appends to the
@@ -254,7 +261,7 @@ class DramPool : public HoldKeeper {
   // The same; blocks of the batch that it finds there are spared from then on.
   bool AdvanceSparing(Waiter* waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void CancelRest(Waiter* waiter);
-  Slot* MakeRoom(TenantId tenant, std::uint64_t slot_bytes)
+  Slot* MakeRoom(TenantId tenant, std::uint64_t slot_bytes, Warmth below)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After every change: gives waiters what has become free, ends those whose
   // deadline has passed, and sets off what regions and time need. Completions

@@ -151,6 +151,9 @@ struct ReserveRequest {
   // commit if it is not the current one (rule P13). kUnknown: new content,
   // which gets the epoch of this moment.
   ClearEpoch source_epoch = ClearEpoch::kUnknown;
+  // Room is made only by blocks colder than this, and at nobody else's cost: a
+  // copy that is only thought to be useful must not cost what is known to be.
+  Warmth evict_below = Warmth::kWarmest;
   EvictionPolicy::ConversationState conversation =
       EvictionPolicy::ConversationState::kUnknown;
 };
@@ -237,6 +240,9 @@ struct PoolSnapshot {
   std::uint64_t replaced_copies = 0;  // Rule P14.
   std::uint64_t commits = 0;
   std::uint64_t lost_commit_races = 0;
+  // Reads of local sessions that found another node's copy: each would have
+  // gone there.
+  std::uint64_t copied_hits = 0;
   std::uint64_t regions_made = 0;
   std::uint64_t regions_retired = 0;
   std::uint64_t growth_refusals = 0;

@@ -50,6 +50,8 @@ struct Slot {
   SlotId id;
   Slab* slab = nullptr;
   SlotState state = SlotState::kFree;
+  // Its bytes are, or will be, those of another node's copy, not a writer's.
+  bool copied = false;
   // What is in it or will be next; given anew before each reuse (rule P7).
   Generation generation = Generation::kNone;
   std::uint32_t holds = 0;

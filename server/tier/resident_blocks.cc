@@ -71,6 +71,7 @@ OpenAnswer ResidentBlocks::Open(const OpenRequest& request) {
       run.push_back(looked.slot);
       wanted.push_back({.slot = looked.slot->id});
       hits.push_back(i);
+      counts_.copied_hits += looked.slot->copied ? 1 : 0;
     } else if (request.span == ReadSpan::kLeadingRun) {
       break;
     }
@@ -200,12 +201,15 @@ ClearEpoch ResidentBlocks::LearnEpoch(const PoolNamespace& facts) {
 }
 
 std::optional<ReservedBlock> ResidentBlocks::FindForWriter(
-    const PoolNamespace& name_space, const ReserveBlock& block) {
+    const ReserveRequest& request, const ReserveBlock& block) {
+  const PoolNamespace& name_space = request.name_space;
   const Looked looked =
       Look(name_space, namespaces_[name_space.id].epoch, block.key);
   if (looked.slot == nullptr) return std::nullopt;
   const SlotHeader& header = *looked.slot->header;
-  if (header.place != block.place || header.length != block.length) {
+  const bool copied = request.source_epoch != ClearEpoch::kUnknown;
+  if (!copied &&
+      (header.place != block.place || header.length != block.length)) {
     Retire(looked.slot, Reason::kReplaced);
     return std::nullopt;
   }
@@ -232,10 +236,12 @@ void ResidentBlocks::Touch(absl::Span<const SlotCopy> run,
   for (Slot* slot : slots) Rewarm(slot);
 }
 
-SlotCopy ResidentBlocks::Occupy(Slot* slot, const PoolNamespace& name_space,
-                                ClearEpoch epoch, const ReserveBlock& block,
-                                BootTime until) {
+SlotCopy ResidentBlocks::Occupy(Slot* slot, const ReserveRequest& request,
+                                ClearEpoch epoch, const ReserveBlock& block) {
   CHECK(slot->state == SlotState::kReserved && slot->header == nullptr);
+  const PoolNamespace& name_space = request.name_space;
+  const BootTime until = request.reserved_until;
+  slot->copied = request.source_epoch != ClearEpoch::kUnknown;
   slot->header = std::make_unique<SlotHeader>();
   slot->header->block = {name_space.id, block.key};
   slot->header->digest = name_space.digest;
@@ -275,8 +281,8 @@ CommitResult ResidentBlocks::Judge(Slot* slot) {
     Retire(resident, Reason::kCleared);
     return {.outcome = Outcome::kStored};
   }
-  if (resident->header->place != header.place ||
-      resident->header->length != header.length) {
+  if (!slot->copied && (resident->header->place != header.place ||
+                        resident->header->length != header.length)) {
     Retire(resident, Reason::kReplaced);
     return {.outcome = Outcome::kStored};
   }
@@ -303,7 +309,8 @@ std::variant<CopyTarget, CommitResult> ResidentBlocks::BeginCopy(
 }
 
 CommitResult ResidentBlocks::Commit(SlotCopy held,
-                                    std::vector<std::uint32_t> pieces) {
+                                    std::vector<std::uint32_t> pieces,
+                                    std::int64_t source_nanos) {
   EndHold(held);
   Slot* const slot = FindReserved(held);
   if (slot == nullptr) return {};
@@ -319,6 +326,12 @@ CommitResult ResidentBlocks::Commit(SlotCopy held,
   slot->header->generation = slot->generation;
   slot->header->pieces = std::move(pieces);
   slot->header->commit_time_nanos = absl::ToUnixNanos(clock_->WallNow());
+  if (source_nanos > 0) {
+    // Copying makes no block younger, and another's clock that runs ahead does
+    // not either.
+    slot->header->commit_time_nanos =
+        std::min(slot->header->commit_time_nanos, source_nanos);
+  }
   result.generation = slot->generation;
   Publish(slot);
   // A region that has begun to retire meanwhile takes what it gets along.
@@ -503,13 +516,13 @@ bool ResidentBlocks::CanLeave(const Slot& slot) const {
 }
 
 std::uint64_t ResidentBlocks::Evict(absl::Span<const EvictionGroup> groups,
-                                    std::uint64_t bytes) {
+                                    EvictionPolicy::Room room) {
   const auto cannot_leave = [this](BlockNumber number) {
     return !CanLeave(*index_[number].resident);
   };
   std::vector<BlockNumber> victims;
   const std::uint64_t evicted =
-      policy_.TakeVictimsOf(groups, bytes, cannot_leave, &victims);
+      policy_.TakeVictimsOf(groups, room, cannot_leave, &victims);
   for (const BlockNumber number : victims) {
     Withdraw(index_[number].resident, Reason::kEvicted);
   }

@@ -63,21 +63,24 @@ class ResidentBlocks {
   // The namespace's epoch as the pool knows it, at least `facts`'.
   ClearEpoch LearnEpoch(const PoolNamespace& facts);
 
-  // What a writer of this block is told at once: kAlreadyThere. nullopt: it
-  // needs a slot. A resident copy that differs in its place or length is
-  // retired first (rule P14).
-  std::optional<ReservedBlock> FindForWriter(const PoolNamespace& name_space,
+  // What a writer of this block, one of `request`'s, is told at once:
+  // kAlreadyThere. nullopt: it needs a slot. A resident copy that differs in
+  // its place or length is retired first (rule P14), but not for a copy of a
+  // copy: that comes by hearsay, and what stood here would be gone before it is
+  // seen whether anything comes.
+  std::optional<ReservedBlock> FindForWriter(const ReserveRequest& request,
                                              const ReserveBlock& block);
   // Blocks that are resident, used by one writer's batch.
   void Touch(absl::Span<const SlotCopy> run,
              EvictionPolicy::ConversationState conversation);
   // Makes a slot that SlotSpace has given this reservation's.
-  SlotCopy Occupy(Slot* slot, const PoolNamespace& name_space, ClearEpoch epoch,
-                  const ReserveBlock& block, BootTime until);
+  SlotCopy Occupy(Slot* slot, const ReserveRequest& request, ClearEpoch epoch,
+                  const ReserveBlock& block);
   std::variant<CopyTarget, CommitResult> BeginCopy(SlotCopy reserved,
                                                    HoldKeeper* keeper);
-  // Ends the hold that BeginCopy gave.
-  CommitResult Commit(SlotCopy held, std::vector<std::uint32_t> pieces);
+  // Ends the hold that BeginCopy gave. `source_nanos`: see DramPool::Commit.
+  CommitResult Commit(SlotCopy held, std::vector<std::uint32_t> pieces,
+                      std::int64_t source_nanos);
   void EndReservation(SlotCopy reserved);
 
   // --- Taking away.
@@ -121,10 +124,11 @@ class ResidentBlocks {
     spared_.clear();
   }
   Warmth ColdestOf(EvictionGroup group) { return policy_.ColdestOf(group); }
+  Warmth NextWarmth() const { return policy_.NextWarmth(); }
   // Evicts the coldest blocks of `groups`, none that is leased or held, and
   // returns their slots' bytes.
   std::uint64_t Evict(absl::Span<const EvictionGroup> groups,
-                      std::uint64_t bytes);
+                      EvictionPolicy::Room room);
   // Everything in the slab can leave, and does, whatever its place in a chain
   // (as in RetireRegion).
   void EmptySlab(Slab* slab);

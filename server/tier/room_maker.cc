@@ -35,14 +35,24 @@ RoomMaker::Answer RoomMaker::Find(TenantId tenant, std::uint64_t slot_bytes,
   if (hopeless_.contains(wanted)) return {};
 
   Answer answer;
-  if (SlotSpace::SlotClass* const own = space->FindClass(tenant, slot_bytes)) {
+  SlotSpace::SlotClass* const own = space->FindClass(tenant, slot_bytes);
+  if (means.below != Warmth::kWarmest) {
+    // Not hopeless for the next one, who may be let evict warmer blocks.
+    if (own != nullptr) {
+      answer.slot = EvictOwn(tenant, slot_bytes, means.below);
+    }
+    return answer;
+  }
+  if (own != nullptr) {
     SlotSpace::TenantSpace* const tenant_space = space->FindTenant(tenant);
     if (means.may_retire && tenant_space->evicted_bytes >= region_bytes_) {
       answer.retire = FindColderRegion(tenant, tenant_space,
                                        blocks_->ColdestOf(own->group));
     }
     answer.slot = TakeColderSlab(tenant, own);
-    if (answer.slot == nullptr) answer.slot = EvictOwn(tenant, slot_bytes);
+    if (answer.slot == nullptr) {
+      answer.slot = EvictOwn(tenant, slot_bytes, means.below);
+    }
     if (answer.slot != nullptr) return answer;
   }
   if (Slot* const slot = TakeOtherSlab(tenant, slot_bytes)) {
@@ -101,11 +111,12 @@ Region* RoomMaker::FindColderRegion(TenantId tenant,
   return warmth < own_coldest ? region : nullptr;
 }
 
-Slot* RoomMaker::EvictOwn(TenantId tenant, std::uint64_t slot_bytes) {
+Slot* RoomMaker::EvictOwn(TenantId tenant, std::uint64_t slot_bytes,
+                          Warmth below) {
   SlotSpace* const space = blocks_->space();
   const EvictionGroup group = space->FindClass(tenant, slot_bytes)->group;
   const std::uint64_t evicted =
-      blocks_->Evict(absl::MakeConstSpan(&group, 1), slot_bytes);
+      blocks_->Evict(absl::MakeConstSpan(&group, 1), {slot_bytes, below});
   if (evicted == 0) return nullptr;
   Slot* const slot = space->Take(tenant, slot_bytes);
   // Nobody had the victim, so its slot, or its slab's units, are free.

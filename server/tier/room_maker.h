@@ -16,6 +16,11 @@
 //
 // A tenant takes regions only from tenants that have more of them than itself.
 //
+// Who may evict only what is colder than something
+// (ReserveRequest::evict_below) gets what is free, a new region, or the coldest
+// block of the class if that is cold enough; slabs and regions move for writers
+// alone.
+//
 // Threading. None: the pool's mutex protects it.
 //
 // Ownership. `blocks` outlives it. Owned by DramPool.
@@ -56,9 +61,11 @@ class RoomMaker {
       : blocks_(blocks), region_bytes_(region_bytes) {}
 
   // `may_retire`: the tenant is not waiting for another's region already.
+  // `below`: only blocks colder than that leave.
   struct Means {
     Growth growth = Growth::kImpossible;
     bool may_retire = false;
+    Warmth below = Warmth::kWarmest;
   };
   Answer Find(TenantId tenant, std::uint64_t slot_bytes, Means means);
 
@@ -75,7 +82,7 @@ class RoomMaker {
   Slot* TakeColderSlab(TenantId tenant, SlotSpace::SlotClass* slot_class);
   Region* FindColderRegion(TenantId tenant, SlotSpace::TenantSpace* space,
                            Warmth own_coldest);
-  Slot* EvictOwn(TenantId tenant, std::uint64_t slot_bytes);
+  Slot* EvictOwn(TenantId tenant, std::uint64_t slot_bytes, Warmth below);
   // Of the tenant with most regions, if it has more than `tenant`.
   Region* FindDonor(TenantId tenant) const;
   Slot* EmptyAndTake(const SlotSpace::Window& window, std::uint64_t slot_bytes);

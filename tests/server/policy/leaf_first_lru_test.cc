@@ -93,6 +93,20 @@ TEST_F(LeafFirstLruTest, VictimsMakeUpTheTargetAndNotOneMore) {
   EXPECT_THAT(Take(0), IsEmpty());
 }
 
+TEST_F(LeafFirstLruTest, WhatIsNotColderThanTheBoundStays) {
+  StoreChain(2);
+  Store(7);
+  const Warmth then = lru_.NextWarmth();
+  Touch({Block(7)});
+  Touch({Block(0)});
+
+  std::vector<BlockNumber> victims;
+  EXPECT_EQ(lru_.TakeVictims(kGroup, {1000, then}, SkipNone, &victims), 10u);
+  EXPECT_THAT(victims, ElementsAre(Block(1)));
+  EXPECT_EQ(lru_.TakeVictims(kGroup, {1000, then}, SkipNone, &victims), 0u);
+  EXPECT_THAT(Take(1000), ElementsAre(Block(7), Block(0)));
+}
+
 TEST_F(LeafFirstLruTest, ASkippedBlockStaysAndSoDoItsAncestors) {
   StoreChain(3);
   Store(7);

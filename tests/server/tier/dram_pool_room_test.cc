@@ -54,6 +54,43 @@ TEST_F(DramPoolRoomTest, AFullPoolEvictsItsColdestBlock) {
   CheckSums();
 }
 
+TEST_F(DramPoolRoomTest, RoomForAGuessIsMadeOnlyByWhatIsColder) {
+  WriteMany(name_space_, 1, 256, kLength);
+  const Warmth then = pool_->NextWarmth();
+  std::vector<BlockKey> later;
+  for (std::uint64_t n = 3; n <= 256; ++n) later.push_back(Key(n));
+  pool_->Release(kReader, {Open(name_space_, later).lease.id});
+  ReserveRequest request = Request(
+      name_space_,
+      {Block(1001, kLength), Block(1002, kLength), Block(1003, kLength)});
+  request.evict_below = then;
+
+  const ReserveAnswer answer = Reserve(request);
+
+  EXPECT_EQ(answer.blocks[0].outcome, Outcome::kStored);
+  EXPECT_EQ(answer.blocks[1].outcome, Outcome::kStored);
+  EXPECT_EQ(answer.blocks[2].outcome, Outcome::kCongested);
+  EXPECT_EQ(pool_->Snapshot().evicted_blocks, 2u);
+  // A writer is not refused for it.
+  EXPECT_EQ(Write(name_space_, Block(1004, kLength)).outcome, Outcome::kStored);
+}
+
+// No slab of another size, no region of another tenant goes for a guess.
+TEST_F(DramPoolRoomTest, AGuessTakesNothingFromOtherClassesOrTenants) {
+  const PoolNamespace other = Namespace(2, 2);
+  WriteMany(name_space_, 1, 256, kLength);
+  const Warmth now = pool_->NextWarmth();
+  ReserveRequest large = Request(name_space_, {Block(1001, 4 * kLength)});
+  large.evict_below = now;
+  ReserveRequest foreign = Request(other, {Block(1, kLength)});
+  foreign.evict_below = now;
+
+  EXPECT_EQ(Reserve(large).blocks[0].outcome, Outcome::kCongested);
+  EXPECT_EQ(Reserve(foreign).blocks[0].outcome, Outcome::kCongested);
+
+  EXPECT_EQ(CountHits(name_space_, 1, 256), 256u);
+}
+
 TEST_F(DramPoolRoomTest, AParentIsNotEvictedBeforeItsChild) {
   ASSERT_EQ(Write(name_space_, Chained(1, kLength, 0)).outcome,
             Outcome::kStored);

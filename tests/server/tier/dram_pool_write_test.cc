@@ -322,6 +322,56 @@ TEST_F(DramPoolWriteTest, ACopyOfACopyCarriesItsSourcesEpoch) {
   EXPECT_EQ(Reserve(current).blocks[0].outcome, Outcome::kCleared);
 }
 
+// Rule P14: a copy of a copy comes by hearsay. What stands here is a writer's,
+// and stays, also where it came while the copy was on its way.
+TEST_F(DramPoolWriteTest, ACopyOfACopyReplacesNothing) {
+  ReserveBlock elsewhere = Block(1, kLength);
+  elsewhere.place.tokens = 99;
+  ReserveRequest copied = Request(name_space_, {elsewhere});
+  copied.source_epoch = ClearEpoch{1};
+  const ReservedBlock on_its_way = Reserve(copied).blocks[0];
+  ASSERT_EQ(on_its_way.outcome, Outcome::kStored);
+  ASSERT_EQ(Write(name_space_, Block(1, kLength)).outcome, Outcome::kStored);
+
+  EXPECT_EQ(FillAndCommit(on_its_way.copy, 1).outcome, Outcome::kAlreadyThere);
+  EXPECT_EQ(Reserve(copied).blocks[0].outcome, Outcome::kAlreadyThere);
+
+  EXPECT_EQ(pool_->Snapshot().replaced_copies, 0u);
+  EXPECT_EQ(HoldOne(name_space_, 1).header.place, Block(1, kLength).place);
+}
+
+// Retention counts from the first commit, however often a block was copied.
+TEST_F(DramPoolWriteTest, ACopyOfACopyIsNoYoungerThanItsSource) {
+  const std::int64_t now = absl::ToUnixNanos(world_.clock()->WallNow());
+  for (const std::int64_t source : {now - 1000, now + 1'000'000'000'000}) {
+    ReserveRequest request =
+        Request(name_space_, {Block(source < now ? 1 : 2, kLength)});
+    request.source_epoch = ClearEpoch{1};
+    CopyTarget target = Begin(Reserve(request).blocks[0].copy);
+    std::vector<std::uint32_t> pieces = PieceChecksums(target.bytes);
+    ASSERT_EQ(
+        pool_->Commit(std::move(target), std::move(pieces), source).outcome,
+        Outcome::kStored);
+  }
+
+  EXPECT_EQ(HoldOne(name_space_, 1).header.commit_time_nanos, now - 1000);
+  EXPECT_LE(HoldOne(name_space_, 2).header.commit_time_nanos,
+            absl::ToUnixNanos(world_.clock()->WallNow()));
+}
+
+TEST_F(DramPoolWriteTest, LocalReadsOfCopiesAreCounted) {
+  ReserveRequest request = Request(name_space_, {Block(1, kLength)});
+  request.source_epoch = ClearEpoch{1};
+  ASSERT_EQ(FillAndCommit(Reserve(request).blocks[0].copy, 1).outcome,
+            Outcome::kStored);
+  WriteMany(name_space_, 2, 1, kLength);
+
+  Open(name_space_, {Key(1), Key(2)});
+  Open(name_space_, {Key(1)});
+
+  EXPECT_EQ(pool_->Snapshot().copied_hits, 2u);
+}
+
 // Rule P13: the clear comes while a copy waits for room, or is on its way.
 TEST_F(DramPoolWriteTest, ACopyOfACopyIsRefusedWhenTheClearComesOnItsWay) {
   ReserveRequest first = Request(name_space_, {Block(1, kLength)});
