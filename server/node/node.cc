@@ -42,6 +42,7 @@ Node::Node(const NodeOptions& options, const Seams& seams, Parts parts)
   address_.labels = options.labels;
   MakePool();
   MakePaths();
+  MakeCopies();
   MakeStreams();
   MakeServers();
 }
@@ -122,6 +123,22 @@ void Node::MakePaths() {
                        .metrics = &metrics_});
 }
 
+void Node::MakeCopies() {
+  copies_ = std::make_unique<CopyFetcher>(
+      options_.copies, CopyFetcher::Parts{.seams = &seams_,
+                                          .credentials = &credentials_,
+                                          .namespaces = namespaces_.get(),
+                                          .pool = pool_.get()});
+  promoter_ = std::make_unique<Promoter>(
+      options_.promotion, Promoter::Parts{.clock = seams_.clock,
+                                          .random = seams_.random,
+                                          .self = address_.node,
+                                          .namespaces = namespaces_.get(),
+                                          .catalog = catalog_.get(),
+                                          .pool = pool_.get(),
+                                          .copies = copies_.get()});
+}
+
 void Node::MakeStreams() {
   StreamServer::Options streams;
   streams.max_connections = options_.max_stream_connections;
@@ -190,6 +207,8 @@ void Node::MakeServers() {
                          .tenants = tenants_.get(),
                          .reads = reads_.get(),
                          .writes = writes_.get(),
+                         .copies = copies_.get(),
+                         .promoter = promoter_.get(),
                          .pool = pool_.get(),
                          .reservations = reservations_.get(),
                          .staging = staging_.get(),
@@ -234,6 +253,7 @@ Node::~Node() {
   notices_.Close();
   sessions_->Close();
   streams_->Close();
+  copies_->Close();
   link_->Stop();
   catalog_->Close();
   checks_->Close();
@@ -245,6 +265,7 @@ void Node::OnSuperseded() {
   service_->StopServing();
   sessions_->Close();
   streams_->Close();
+  copies_->Close();
   if (parts_.on_superseded) parts_.on_superseded();
 }
 
@@ -258,6 +279,7 @@ void Node::OnDrainAsked() {
 
 void Node::StartDrain(BootTime deadline, absl::AnyInvocable<void() &&> done) {
   writes_->StopReserving();
+  copies_->StopTaking();
   sessions_->StopAccepting();
   AwaitQuiet(deadline, std::move(done));
 }
@@ -294,6 +316,8 @@ void Node::DescribeMetrics(MetricList* list) const {
   metrics_.Describe({.pool = pool_.get(),
                      .link = link_.get(),
                      .copier = copier_.get(),
+                     .copies = copies_.get(),
+                     .promoter = promoter_.get(),
                      .reservations = reservations_.get(),
                      .sessions = sessions_.get(),
                      .staging = staging_.get(),

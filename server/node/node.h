@@ -17,6 +17,7 @@
 #ifndef FIRNKV_SERVER_NODE_NODE_H_
 #define FIRNKV_SERVER_NODE_NODE_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@
 #include "server/node/catalog_link.h"
 #include "server/node/copier.h"
 #include "server/node/copy_checks.h"
+#include "server/node/copy_fetcher.h"
 #include "server/node/descriptor_budget.h"
 #include "server/node/housekeeper.h"
 #include "server/node/namespace_cache.h"
@@ -44,6 +46,7 @@
 #include "server/node/node_options.h"
 #include "server/node/node_service.h"
 #include "server/node/node_state.h"
+#include "server/node/promoter.h"
 #include "server/node/read_path.h"
 #include "server/node/region_notices.h"
 #include "server/node/reservations.h"
@@ -104,6 +107,8 @@ class Node {
   // Registered, and the catalog knows all that is here.
   bool settled() const { return link_->settled(); }
   PoolSnapshot pool() const { return pool_->Snapshot(); }
+  // Runs of blocks that come, or wait to come, from other nodes.
+  std::size_t copies_under_way() const { return copies_->runs(); }
   // Every copy that can be read now: a pass over the whole pool, for whoever
   // compares it with the catalog's index.
   std::vector<SlotHeader> Residents() const;
@@ -115,6 +120,7 @@ class Node {
  private:
   void MakePool();
   void MakePaths();
+  void MakeCopies();
   void MakeStreams();
   void MakeServers();
   void OnSuperseded();
@@ -147,6 +153,8 @@ class Node {
   std::unique_ptr<CatalogLink> link_;
   std::unique_ptr<ReadPath> reads_;
   std::unique_ptr<WritePath> writes_;
+  std::unique_ptr<CopyFetcher> copies_;
+  std::unique_ptr<Promoter> promoter_;
   DescriptorBudget descriptors_;
   std::unique_ptr<SessionListener> sessions_;
   std::unique_ptr<Housekeeper> housekeeper_;

@@ -23,6 +23,9 @@ constexpr absl::Duration kLongestLease = absl::Minutes(10);
 // Of one KeepAlive's answer: 4 MiB of them.
 constexpr std::size_t kMaxRemovals = 64 * 1024;
 
+// Copies of one block that are looked at.
+constexpr std::size_t kMaxLocationsAKey = 64;
+
 absl::Status Malformed(std::string_view what) {
   return absl::InternalError(
       StrCat("the catalog's answer is malformed: ", what));
@@ -141,6 +144,35 @@ absl::StatusOr<NodeCatalogClient::Compared> DecodeCompareDigests(
       std::adjacent_find(to.different.begin(), to.different.end(),
                          std::greater_equal<>()) == to.different.end();
   if (!rising) return Malformed("different");
+  return to;
+}
+
+absl::StatusOr<NodeCatalogClient::Sources> DecodeLocate(
+    const v1::LocateResponse& from) {
+  const std::size_t wanted = std::min(from.outcomes().size(), kMaxBatchKeys);
+  ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
+                   OutcomesFromProto(from.outcomes(), wanted));
+  std::vector<NodeAddress> nodes;
+  for (const v1::NodeAddress& one : from.nodes()) {
+    ASSIGN_OR_RETURN(NodeAddress address, FromProto(one));
+    nodes.push_back(std::move(address));
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<LocationRow> rows,
+      FromProto(from.locations(), nodes.size(), wanted * kMaxLocationsAKey));
+  NodeCatalogClient::Sources to(wanted);
+  std::size_t row = 0;
+  int hit = 0;
+  for (std::size_t i = 0; i < wanted; ++i) {
+    if (outcomes[i] != Outcome::kHit) continue;
+    if (hit == from.location_counts_size()) return Malformed("location_counts");
+    const std::uint32_t count = from.location_counts(hit++);
+    if (count > rows.size() - row) return Malformed("location_counts");
+    for (std::uint32_t n = 0; n < count; ++n, ++row) {
+      if (rows[row].tier != kDramTier) continue;
+      to[i].push_back(nodes[rows[row].node]);
+    }
+  }
   return to;
 }
 
@@ -302,6 +334,23 @@ void NodeCatalogClient::StartCompareDigests(const CompareCall& call,
   request.mutable_digests()->Add(call.digests.begin(), call.digests.end());
   Call("CompareDigests", std::move(request), timeout, &DecodeCompareDigests,
        std::move(done));
+}
+
+void NodeCatalogClient::StartLocate(const LocateCall& call,
+                                    absl::Duration timeout,
+                                    Done<Sources> done) {
+  v1::LocateRequest request;
+  request.set_name_space(IdToProto(call.name_space));
+  request.set_clear_epoch(static_cast<std::uint64_t>(call.clear_epoch));
+  request.set_keys(KeysToProto(call.keys));
+  request.set_anchors(KeysToProto(call.anchors));
+  Done<Sources> checked = [keys = call.keys.size(), done = std::move(done)](
+                              absl::StatusOr<Sources> answer) mutable {
+    if (answer.ok() && answer->size() != keys) answer = Malformed("outcomes");
+    std::move(done)(std::move(answer));
+  };
+  Call("Locate", std::move(request), timeout, &DecodeLocate,
+       std::move(checked));
 }
 
 void NodeCatalogClient::StartDescribeNamespaces(

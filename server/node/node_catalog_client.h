@@ -161,6 +161,18 @@ class NodeCatalogClient {
   void StartCompareDigests(const CompareCall& call, absl::Duration timeout,
                            Done<Compared> done);
 
+  struct LocateCall {
+    NamespaceId name_space;
+    ClearEpoch clear_epoch = ClearEpoch::kUnknown;
+    std::vector<BlockKey> keys;
+    // One a key.
+    std::vector<BlockKey> anchors;
+  };
+  // One a key: who has a copy of it in its DRAM, nobody perhaps.
+  using Sources = std::vector<std::vector<NodeAddress>>;
+  void StartLocate(const LocateCall& call, absl::Duration timeout,
+                   Done<Sources> done);
+
   // Those that exist, in any order.
   void StartDescribeNamespaces(const std::vector<NamespaceId>& name_spaces,
                                absl::Duration timeout,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "proto/base/bytes.h"
 #include "proto/base/limits.h"
 #include "proto/base/session_frame.h"
@@ -70,6 +71,38 @@ absl::Status TakeExtents(const v1::CommitRequest& message, std::uint32_t count,
                         kLargestBlockBytes, " are allowed"));
   }
   return absl::OkStatus();
+}
+
+// Blocks of which copies are at another node, with the clear epochs of those.
+template <typename Message>
+absl::StatusOr<std::vector<CopyOrder::Block>> CopiedBlocks(
+    const Message& message) {
+  ASSIGN_OR_RETURN(const std::vector<BlockRow> rows,
+                   FromProto(message.blocks()));
+  const auto epochs = static_cast<std::size_t>(message.clear_epochs_size());
+  if (epochs != rows.size()) {
+    return Wrong("clear_epochs",
+                 StrCat("has ", epochs, " entries, which is not one a block"));
+  }
+  absl::flat_hash_set<BlockKey> keys;
+  std::vector<CopyOrder::Block> blocks;
+  blocks.reserve(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const BlockRow& row = rows[i];
+    if (row.key.IsZero()) return Wrong("blocks.keys", "has a zero");
+    if (!keys.insert(row.key).second) {
+      return Wrong("blocks.keys", "names one twice");
+    }
+    if (row.length == 0 || row.length > kLargestBlockBytes) {
+      return Wrong("blocks.lengths",
+                   StrCat("has ", row.length, "; 1 to ", kLargestBlockBytes,
+                          " are allowed"));
+    }
+    const ClearEpoch epoch{message.clear_epochs(static_cast<int>(i))};
+    if (epoch == ClearEpoch::kUnknown) return Wrong("clear_epochs", "has a 0");
+    blocks.push_back({row.key, row.place, row.length, epoch});
+  }
+  return blocks;
 }
 
 }  // namespace
@@ -247,6 +280,57 @@ absl::StatusOr<WritePath::CommitCall> CallFromProto(
     return Wrong("pieces", "has more entries than the blocks have pieces");
   }
   return call;
+}
+
+absl::StatusOr<Promoter::Note> NoteFromProto(
+    const v1::NoteRemoteReadsRequest& message) {
+  Promoter::Note note;
+  ASSIGN_OR_RETURN(note.name_space, IdFromProto<NamespaceId>(
+                                        "name_space", message.name_space()));
+  if (note.name_space.IsZero()) return Wrong("name_space", "is zero");
+  ASSIGN_OR_RETURN(note.blocks, CopiedBlocks(message));
+  const auto blocks = static_cast<int>(note.blocks.size());
+  if (message.nodes_size() > blocks) {
+    return Wrong("nodes", "has more entries than there are blocks");
+  }
+  for (const v1::NodeAddress& node : message.nodes()) {
+    RETURN_IF_ERROR(FromProto(node).status());
+  }
+  if (message.node_indexes_size() != blocks) {
+    return Wrong("node_indexes", StrCat("has ", message.node_indexes_size(),
+                                        " entries, which is not one a block"));
+  }
+  for (const std::uint32_t index : message.node_indexes()) {
+    if (index >= static_cast<std::uint32_t>(message.nodes_size())) {
+      return Wrong("node_indexes", StrCat("has ", index));
+    }
+  }
+  return note;
+}
+
+void ToProto(absl::Span<const std::size_t> here,
+             v1::NoteRemoteReadsResponse* out) {
+  for (const std::size_t index : here) {
+    out->add_here(static_cast<std::uint32_t>(index));
+  }
+}
+
+absl::StatusOr<CopyOrder> OrderFromProto(
+    const v1::FetchCopiesRequest& message) {
+  CopyOrder order;
+  ASSIGN_OR_RETURN(order.source, FromProto(message.source()));
+  if (order.source.node.IsZero()) return Wrong("source.node", "is zero");
+  if (order.source.epoch == NodeEpoch::kNone) {
+    return Wrong("source.epoch", "is zero");
+  }
+  if (order.source.stream_address.empty()) {
+    return Wrong("source.stream_address", "is empty");
+  }
+  ASSIGN_OR_RETURN(order.name_space, IdFromProto<NamespaceId>(
+                                         "name_space", message.name_space()));
+  if (order.name_space.IsZero()) return Wrong("name_space", "is zero");
+  ASSIGN_OR_RETURN(order.blocks, CopiedBlocks(message));
+  return order;
 }
 
 }  // namespace firnkv

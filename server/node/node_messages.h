@@ -8,11 +8,14 @@
 #ifndef FIRNKV_SERVER_NODE_NODE_MESSAGES_H_
 #define FIRNKV_SERVER_NODE_NODE_MESSAGES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/node/copy_run.h"
+#include "server/node/promoter.h"
 #include "server/node/read_path.h"
 #include "server/node/reservations.h"
 #include "server/node/write_path.h"
@@ -25,7 +28,10 @@ namespace v1 {
 class CommitRequest;
 class ExistsRequest;
 class ExistsResponse;
+class FetchCopiesRequest;
 class NodeRemoveRequest;
+class NoteRemoteReadsRequest;
+class NoteRemoteReadsResponse;
 class OpenReadRequest;
 class OpenReadResponse;
 class ReleaseRequest;
@@ -63,6 +69,16 @@ void ToProto(const Reservations::ReserveAnswer& answer,
              v1::ReserveResponse* out);
 absl::StatusOr<WritePath::CommitCall> CallFromProto(
     const v1::CommitRequest& message);
+
+// Its source, namespace and blocks: keys not zero and none twice, lengths and
+// clear epochs not zero.
+absl::StatusOr<CopyOrder> OrderFromProto(const v1::FetchCopiesRequest& message);
+// Blocks as of an order. Where they came from is checked and dropped: a node
+// connects to nobody on a session's word.
+absl::StatusOr<Promoter::Note> NoteFromProto(
+    const v1::NoteRemoteReadsRequest& message);
+void ToProto(absl::Span<const std::size_t> here,
+             v1::NoteRemoteReadsResponse* out);
 
 }  // namespace firnkv
 

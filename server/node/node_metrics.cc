@@ -6,6 +6,8 @@
 
 #include "server/node/catalog_link.h"
 #include "server/node/copier.h"
+#include "server/node/copy_fetcher.h"
+#include "server/node/promoter.h"
 #include "server/node/reservations.h"
 #include "server/node/session_listener.h"
 #include "server/node/staging.h"
@@ -71,6 +73,10 @@ void DescribePool(const DramPool* pool, MetricList* list) {
           "Copies retired because a writer placed the block elsewhere in its "
           "chain.",
           &PoolSnapshot::replaced_copies);
+  counter("firnkv_node_copied_hits_total",
+          "Blocks that local reads found here because they were copied from "
+          "another node: as many remote reads were saved.",
+          &PoolSnapshot::copied_hits);
   counter("firnkv_node_growth_refusals_total",
           "Times that a memory limit forbade another region.",
           &PoolSnapshot::growth_refusals);
@@ -127,6 +133,43 @@ void DescribeLink(const CatalogLink* link, MetricList* list) {
                    &announced.repaired_entries);
 }
 
+void DescribeCopies(const CopyFetcher* copies, MetricList* list) {
+  AddByOutcome("firnkv_node_copies_total",
+               "Blocks to be copied here from other nodes, by outcome.",
+               copies->counters().blocks, list);
+  list->AddCounter("firnkv_node_copied_bytes_total",
+                   "Bytes of blocks that were copied here from other nodes.",
+                   &copies->counters().bytes);
+  list->AddCounter("firnkv_node_paused_copies_total",
+                   "Runs of copies that were refused because the node to copy "
+                   "from had failed a moment before.",
+                   &copies->counters().paused);
+  list->AddGauge("firnkv_node_copy_bytes_in_flight",
+                 "Bytes on their way here from other nodes.",
+                 [copies] { return static_cast<double>(copies->bytes()); });
+}
+
+void DescribePromotion(const Promoter* promoter, MetricList* list) {
+  const Promoter::Counters& counters = promoter->counters();
+  list->AddCounter("firnkv_node_noted_remote_reads_total",
+                   "Blocks that local sessions read at other nodes.",
+                   &counters.noted);
+  list->AddCounter("firnkv_node_promoted_blocks_total",
+                   "Blocks copied here because local sessions read them "
+                   "elsewhere again.",
+                   &counters.promoted);
+  list->AddCounter("firnkv_node_promoted_bytes_total",
+                   "Bytes of promoted blocks.", &counters.promoted_bytes);
+  for (std::size_t i = 0; i < Promoter::kRefusals; ++i) {
+    list->AddCounter(
+        "firnkv_node_refused_promotions_total",
+        "Blocks that were worth a copy and got none, by reason.",
+        &counters.refused[i],
+        {{"reason",
+          std::string(Promoter::LabelOf(static_cast<Promoter::Refusal>(i)))}});
+  }
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> NodeMetrics::Outcomes() const {
@@ -172,6 +215,8 @@ void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
                      &stream_read);
   DescribePool(parts.pool, list);
   DescribeLink(parts.link, list);
+  DescribeCopies(parts.copies, list);
+  DescribePromotion(parts.promoter, list);
   list->AddGauge("firnkv_node_copy_queue_bytes",
                  "Committed bytes that wait to be copied.",
                  [copier = parts.copier] {

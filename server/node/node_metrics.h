@@ -25,7 +25,9 @@ namespace firnkv {
 
 class CatalogLink;
 class Copier;
+class CopyFetcher;
 class DramPool;
+class Promoter;
 class Reservations;
 class SessionListener;
 class Staging;
@@ -60,6 +62,8 @@ struct NodeMetrics {
     const DramPool* pool = nullptr;
     const CatalogLink* link = nullptr;
     const Copier* copier = nullptr;
+    const CopyFetcher* copies = nullptr;
+    const Promoter* promoter = nullptr;
     const Reservations* reservations = nullptr;
     const SessionListener* sessions = nullptr;
     const Staging* staging = nullptr;

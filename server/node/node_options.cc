@@ -173,6 +173,34 @@ void DescribeBounds(NodeOptions* options, OptionList* list) {
                   .most = absl::Hours(24)});
 }
 
+void DescribeCopies(NodeOptions* options, OptionList* list) {
+  list->Flag("promotion.on", &options->promotion.on,
+             {.help = "Fetch copies of blocks that this node's sessions read "
+                      "at other nodes again and again."});
+  list->Duration("promotion.window", &options->promotion.policy.window,
+                 {.help = "A second read within so long after the first one "
+                          "makes a block worth a copy.",
+                  .least = absl::Seconds(1),
+                  .most = absl::Hours(24)});
+  list->Count("promotion.max_notes", &options->promotion.policy.max_notes,
+              {.help = "Blocks of which the first read is remembered, about "
+                       "200 B each.",
+               .least = 1,
+               .most = 1 << 26});
+  list->Count(
+      "promotion.max_notes_a_tenant",
+      &options->promotion.policy.max_notes_a_tenant,
+      {.help = "The same, of one tenant.", .least = 1, .most = 1 << 26});
+  list->Bytes("copies.max_bytes", &options->copies.max_bytes,
+              {.help = "Bytes of other nodes' copies on their way here, from "
+                       "all of them together.",
+               .least = kMiB,
+               .most = 1024 * kGiB});
+  list->Bytes(
+      "copies.max_bytes_a_peer", &options->copies.max_bytes_a_peer,
+      {.help = "The same, from one node.", .least = kMiB, .most = 1024 * kGiB});
+}
+
 }  // namespace
 
 void Describe(NodeOptions* options, OptionList* list) {
@@ -180,6 +208,7 @@ void Describe(NodeOptions* options, OptionList* list) {
   DescribeSessions(options, list);
   DescribeMemory(options, list);
   DescribeBounds(options, list);
+  DescribeCopies(options, list);
 }
 
 std::uint64_t RegionBytes(const NodeOptions& options) {

@@ -15,9 +15,11 @@
 #include "server/base/option.h"
 #include "server/node/announcement_log.h"
 #include "server/node/copier.h"
+#include "server/node/copy_fetcher.h"
 #include "server/node/digest_watch.h"
 #include "server/node/housekeeper.h"
 #include "server/node/namespace_cache.h"
+#include "server/node/promoter.h"
 #include "server/node/reservations.h"
 #include "server/node/session_listener.h"
 #include "server/node/staging.h"
@@ -60,6 +62,8 @@ struct NodeOptions {
   LeaseTable::Options leases;
   Reservations::Options reservations;
   Copier::Options copier;
+  CopyFetcher::Options copies;
+  Promoter::Options promotion;
   Staging::Options staging;
   std::uint64_t max_sessions = 4096;
   std::uint64_t max_sessions_a_uid = 1024;

@@ -72,6 +72,10 @@ void NodeService::Handle(std::string_view method, const ControlPeer& peer,
     Dispatch(&NodeService::ReportCorrupt, peer, request, std::move(reply));
   } else if (name == "Connect") {
     Dispatch(&NodeService::Connect, peer, request, std::move(reply));
+  } else if (name == "NoteRemoteReads") {
+    Dispatch(&NodeService::NoteRemoteReads, peer, request, std::move(reply));
+  } else if (name == "FetchCopies") {
+    Dispatch(&NodeService::FetchCopies, peer, request, std::move(reply));
   } else if (name == "Drain") {
     Dispatch(&NodeService::Drain, peer, request, std::move(reply));
   } else if (name == "SetDram") {
@@ -286,6 +290,57 @@ void NodeService::ReportCorrupt(const ControlPeer& peer,
       [reply = std::move(reply)](std::vector<Outcome> outcomes) mutable {
         v1::ReportCorruptResponse response;
         response.set_outcomes(OutcomesToProto(outcomes));
+        Answer(response, std::move(reply));
+      });
+}
+
+void NodeService::NoteRemoteReads(const ControlPeer& peer,
+                                  const v1::NoteRemoteReadsRequest& request,
+                                  ControlReply reply) {
+  const absl::StatusOr<Caller> caller = FromSession(peer, request);
+  if (!caller.ok()) return Refuse(caller.status(), std::move(reply));
+  absl::StatusOr<Promoter::Note> note = NoteFromProto(request);
+  if (!note.ok()) return Refuse(note.status(), std::move(reply));
+  note->tenant = caller->session.tenant;
+  parts_.promoter->Start(
+      *std::move(note),
+      [reply = std::move(reply)](const std::vector<std::size_t>& here) mutable {
+        v1::NoteRemoteReadsResponse response;
+        ToProto(here, &response);
+        Answer(response, std::move(reply));
+      });
+}
+
+void NodeService::FetchCopies(const ControlPeer&,
+                              const v1::FetchCopiesRequest& request,
+                              ControlReply reply) {
+  const absl::StatusOr<RequestHeader> header = FromProto(request.header());
+  if (!header.ok()) return Refuse(header.status(), std::move(reply));
+  static constexpr std::array<Role, 1> kRoles = {Role::kNode};
+  const absl::Status may = CheckRole(*header, kRoles);
+  if (!may.ok()) return Refuse(may, std::move(reply));
+  absl::StatusOr<CopyOrder> order = OrderFromProto(request);
+  if (!order.ok()) return Refuse(order.status(), std::move(reply));
+  if (order->source.node == options_.address->node) {
+    return Refuse(absl::InvalidArgumentError("source.node is this node"),
+                  std::move(reply));
+  }
+  order->caller = {.tenant = {}, .is_node = true};
+  // The answer has to be there before the caller's time is over.
+  order->deadline = parts_.clock->Now() + header->remaining * 7 / 8;
+  order->room_wait = header->remaining / 2;
+  order->traffic = TrafficClass::kRebuild;
+  order->trace = header->trace;
+  parts_.copies->Start(
+      *std::move(order),
+      [this, reply = std::move(reply)](std::vector<Outcome> outcomes) mutable {
+        v1::FetchCopiesResponse response;
+        response.set_outcomes(OutcomesToProto(outcomes));
+        if (std::find(outcomes.begin(), outcomes.end(), Outcome::kCongested) !=
+            outcomes.end()) {
+          response.set_retry_after_millis(static_cast<std::uint32_t>(
+              absl::ToInt64Milliseconds(parts_.copies->retry_after())));
+        }
         Answer(response, std::move(reply));
       });
 }

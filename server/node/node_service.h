@@ -5,7 +5,7 @@
 // Who may call (rule S3): data calls need a live session, and come over the
 // node's own unix socket, where alone a session id counts. Status is for
 // sessions, and, with a token, for administrators and nodes; Drain and SetDram
-// only for administrators.
+// only for administrators, FetchCopies only for nodes.
 //
 // Does not know: how anything is done.
 //
@@ -32,8 +32,10 @@
 #include "proto/base/request.h"
 #include "server/base/log.h"
 #include "server/node/catalog_link.h"
+#include "server/node/copy_fetcher.h"
 #include "server/node/node_credentials.h"
 #include "server/node/node_metrics.h"
+#include "server/node/promoter.h"
 #include "server/node/read_path.h"
 #include "server/node/session_registry.h"
 #include "server/node/tenant_directory.h"
@@ -47,8 +49,10 @@ class CommitRequest;
 class ConnectRequest;
 class DrainRequest;
 class ExistsRequest;
+class FetchCopiesRequest;
 class NodeRemoveRequest;
 class NodeStatusRequest;
+class NoteRemoteReadsRequest;
 class OpenReadRequest;
 class ReleaseRequest;
 class RenewRequest;
@@ -72,6 +76,8 @@ class NodeService : public ControlService {
     TenantDirectory* tenants = nullptr;
     ReadPath* reads = nullptr;
     WritePath* writes = nullptr;
+    CopyFetcher* copies = nullptr;
+    Promoter* promoter = nullptr;
     // For Status and SetDram.
     DramPool* pool = nullptr;
     Reservations* reservations = nullptr;
@@ -140,6 +146,11 @@ class NodeService : public ControlService {
   void ReportCorrupt(const ControlPeer& peer,
                      const v1::ReportCorruptRequest& request,
                      ControlReply reply);
+  void NoteRemoteReads(const ControlPeer& peer,
+                       const v1::NoteRemoteReadsRequest& request,
+                       ControlReply reply);
+  void FetchCopies(const ControlPeer& peer,
+                   const v1::FetchCopiesRequest& request, ControlReply reply);
   void Drain(const ControlPeer& peer, const v1::DrainRequest& request,
              ControlReply reply);
   void SetDram(const ControlPeer& peer, const v1::SetDramRequest& request,

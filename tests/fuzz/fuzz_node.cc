@@ -44,8 +44,8 @@ std::unique_ptr<SessionPeer> FuzzNode::Hostile() {
   return session;
 }
 
-std::unique_ptr<StreamPeer> FuzzNode::HostileStream() {
-  auto stream = std::make_unique<StreamPeer>(hostile_, kStream);
+std::unique_ptr<RawStreamPeer> FuzzNode::HostileStream() {
+  auto stream = std::make_unique<RawStreamPeer>(hostile_, kStream);
   CHECK(world_.executor()->RunUntil([&] { return stream->connected(); }));
   return stream;
 }

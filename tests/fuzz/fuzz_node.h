@@ -26,7 +26,7 @@ class FuzzNode : public WholeNodeTest {
   // A session of the tenant that misbehaves.
   std::unique_ptr<SessionPeer> Hostile();
   // A stream of it, identified.
-  std::unique_ptr<StreamPeer> HostileStream();
+  std::unique_ptr<RawStreamPeer> HostileStream();
   SimMachine* hostile() { return hostile_; }
   NamespaceId hostile_namespace() const { return granite_.name_space; }
   ClusterId cluster() const { return catalog_.cluster; }

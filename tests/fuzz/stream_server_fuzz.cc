@@ -32,7 +32,7 @@ void Play(FuzzInput input) {
   {
     // Its token is the stream's.
     const std::unique_ptr<SessionPeer> session = node.Hostile();
-    const std::unique_ptr<StreamPeer> stream = node.HostileStream();
+    const std::unique_ptr<RawStreamPeer> stream = node.HostileStream();
     for (int i = 0; i < kMostFrames && !input.empty(); ++i) {
       switch (input.U8() % kSteps) {
         case kRaw:

@@ -97,6 +97,7 @@ absl::StatusOr<std::string> FakeCatalog::Serve(std::string_view method,
     return KeepAlive(Parse<v1::KeepAliveRequest>(bytes));
   }
   if (method == "Announce") return Announce(Parse<v1::AnnounceRequest>(bytes));
+  if (method == "Locate") return Locate(Parse<v1::LocateRequest>(bytes));
   if (method == "CompareDigests") {
     return Compare(Parse<v1::CompareDigestsRequest>(bytes));
   }
@@ -123,6 +124,27 @@ absl::StatusOr<std::string> FakeCatalog::Serve(std::string_view method,
     response.add_names(name);
     response.mutable_tenants()->append(it->second.view());
   }
+  return response.SerializeAsString();
+}
+
+absl::StatusOr<std::string> FakeCatalog::Locate(
+    const v1::LocateRequest& request) {
+  RETURN_IF_ERROR(CheckNode(request.header()));
+  v1::LocateResponse response;
+  std::vector<LocationRow> rows;
+  ASSIGN_OR_RETURN(const std::vector<BlockKey> keys,
+                   KeysFromProto("keys", request.keys()));
+  for (const BlockKey& key : keys) {
+    const auto it = located.find(key);
+    const bool known = it != located.end();
+    response.mutable_outcomes()->push_back(
+        static_cast<char>(known ? Outcome::kHit : Outcome::kMiss));
+    if (!known) continue;
+    response.add_location_counts(1);
+    rows.push_back({.node = static_cast<std::uint32_t>(response.nodes_size())});
+    ToProto(it->second, response.add_nodes());
+  }
+  ToProto(rows, response.mutable_locations());
   return response.SerializeAsString();
 }
 

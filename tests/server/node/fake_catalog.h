@@ -69,6 +69,8 @@ class FakeCatalog : public ControlService {
   std::map<BlockKey, Outcome> refused;
   std::vector<std::pair<BlockId, Generation>> removals;
   std::map<NamespaceId, NamespaceFacts> name_spaces;
+  // Who has a copy of a block, whatever was announced.
+  std::map<BlockKey, NodeAddress> located;
 
   // --- What it was told.
   struct Batch {
@@ -100,6 +102,7 @@ class FakeCatalog : public ControlService {
   absl::StatusOr<std::string> Register(const v1::RegisterRequest& request);
   absl::StatusOr<std::string> KeepAlive(const v1::KeepAliveRequest& request);
   absl::StatusOr<std::string> Announce(const v1::AnnounceRequest& request);
+  absl::StatusOr<std::string> Locate(const v1::LocateRequest& request);
   absl::StatusOr<std::string> Compare(const v1::CompareDigestsRequest& request);
   void Apply(const v1::AnnounceRequest& request, v1::AnnounceResponse* answer);
 

@@ -57,7 +57,8 @@ class NodeMessagesTest : public WholeNodeTest {
 TEST_F(NodeMessagesTest, BytesThatAreNoMessageAreRefused) {
   for (const char* method :
        {"OpenRead", "Release", "Renew", "Reserve", "Commit", "Abort", "Exists",
-        "Remove", "ReportCorrupt", "Connect", "Drain", "Status"}) {
+        "Remove", "ReportCorrupt", "NoteRemoteReads", "FetchCopies", "Connect",
+        "Drain", "Status"}) {
     EXPECT_THAT(CallRaw(kSessionGrpc, method, "\xff\xff\xff\xff\xff").status(),
                 StatusIs(kInvalidArgument))
         << method;

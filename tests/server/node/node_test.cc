@@ -142,7 +142,7 @@ TEST_F(NodeTest, ASupersededNodeServesNothingMore) {
   EXPECT_TRUE(session->closed());
   EXPECT_THAT(Call<v1::OpenReadResponse>("OpenRead", OpenOf(id, granite_, 1)),
               StatusIs(absl::StatusCode::kUnavailable));
-  StreamPeer reader(NewClient(kAliceUid), kStream);
+  RawStreamPeer reader(NewClient(kAliceUid), kStream);
   RunFor(absl::Seconds(1));
   EXPECT_TRUE(reader.closed());
 }
@@ -204,7 +204,7 @@ TEST_F(NodeTest, ACopyThatARemoteReaderMissedIsSoonForgottenByTheCatalog) {
   StartNode();
   const auto session = Connect(kAliceUid);
   catalog_.published[{granite_.name_space, KeyOf(9)}] = Generation{1};
-  StreamPeer reader(NewClient(kAliceUid), kStream);
+  RawStreamPeer reader(NewClient(kAliceUid), kStream);
   reader.SendHello(catalog_.cluster, session->welcome()->token());
   RunFor(absl::Milliseconds(10));
   reader.SendRead(1, granite_.name_space, {KeyOf(9)});
@@ -235,7 +235,7 @@ TEST_F(NodeTest, ANodeMayEndInTheMiddleOfEverything) {
   StartNode();
   const auto session = Connect(kAliceUid);
   ASSERT_EQ(Write(session.get(), granite_, 1, 900'000), Outcome::kStored);
-  StreamPeer reader(NewClient(kAliceUid), kStream);
+  RawStreamPeer reader(NewClient(kAliceUid), kStream);
   reader.SendHello(catalog_.cluster, session->welcome()->token());
   RunFor(absl::Milliseconds(10));
   reader.StopReading();

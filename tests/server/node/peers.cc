@@ -110,7 +110,7 @@ SessionId SessionPeer::id() const {
   return *SessionId::FromBytes(welcome()->session());
 }
 
-StreamPeer::StreamPeer(SimMachine* machine, std::string_view address) {
+RawStreamPeer::RawStreamPeer(SimMachine* machine, std::string_view address) {
   machine->seams().network->StartConnect(
       address, absl::Seconds(5),
       [this](absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
@@ -124,12 +124,12 @@ StreamPeer::StreamPeer(SimMachine* machine, std::string_view address) {
       });
 }
 
-void StreamPeer::SendRaw(std::string bytes) {
+void RawStreamPeer::SendRaw(std::string bytes) {
   to_send_.push_back(std::move(bytes));
   SendNext();
 }
 
-void StreamPeer::SendNext() {
+void RawStreamPeer::SendNext() {
   if (stream_ == nullptr || sending_ || to_send_.empty()) return;
   sending_ = true;
   sent_ = std::move(to_send_.front());
@@ -140,9 +140,9 @@ void StreamPeer::SendNext() {
   });
 }
 
-void StreamPeer::SendFrame(FrameType type, std::uint64_t request,
-                           const std::string& body,
-                           std::uint64_t payload_bytes) {
+void RawStreamPeer::SendFrame(FrameType type, std::uint64_t request,
+                              const std::string& body,
+                              std::uint64_t payload_bytes) {
   SendRaw(EncodeLead({.type = type,
                       .request = request,
                       .body_bytes = static_cast<std::uint32_t>(body.size()),
@@ -150,7 +150,7 @@ void StreamPeer::SendFrame(FrameType type, std::uint64_t request,
           body);
 }
 
-void StreamPeer::SendHello(ClusterId cluster, const std::string& token) {
+void RawStreamPeer::SendHello(ClusterId cluster, const std::string& token) {
   SendFrame(FrameType::kHello, 0,
             EncodeHello({.handshake = {.cluster = cluster,
                                        .test_vector = HandshakeTestVector()},
@@ -159,8 +159,8 @@ void StreamPeer::SendHello(ClusterId cluster, const std::string& token) {
                          .epoch = NodeEpoch::kNone}));
 }
 
-void StreamPeer::SendRead(std::uint64_t request, NamespaceId name_space,
-                          const std::vector<BlockKey>& keys, ReadBody body) {
+void RawStreamPeer::SendRead(std::uint64_t request, NamespaceId name_space,
+                             const std::vector<BlockKey>& keys, ReadBody body) {
   body.name_space = name_space;
   if (body.header.remaining == absl::ZeroDuration()) {
     body.header.remaining = absl::Seconds(5);
@@ -171,7 +171,7 @@ void StreamPeer::SendRead(std::uint64_t request, NamespaceId name_space,
   SendFrame(FrameType::kRead, request, EncodeRead(body));
 }
 
-void StreamPeer::SendReserve(std::uint64_t request, ReserveBody body) {
+void RawStreamPeer::SendReserve(std::uint64_t request, ReserveBody body) {
   body.header.protocol = kProtocolOfStreamWrites;
   if (body.header.remaining == absl::ZeroDuration()) {
     body.header.remaining = absl::Seconds(5);
@@ -182,9 +182,9 @@ void StreamPeer::SendReserve(std::uint64_t request, ReserveBody body) {
   SendFrame(FrameType::kReserve, request, EncodeReserve(body));
 }
 
-void StreamPeer::SendWrite(std::uint64_t request, std::uint32_t index,
-                           const BlockKey& key,
-                           absl::Span<const std::byte> content) {
+void RawStreamPeer::SendWrite(std::uint64_t request, std::uint32_t index,
+                              const BlockKey& key,
+                              absl::Span<const std::byte> content) {
   SendFrame(
       FrameType::kWrite, request,
       EncodeWrite(
@@ -194,13 +194,13 @@ void StreamPeer::SendWrite(std::uint64_t request, std::uint32_t index,
                       content.size()));
 }
 
-void StreamPeer::ReadOn() {
+void RawStreamPeer::ReadOn() {
   reading_ = true;
   if (std::exchange(has_lead_, false)) return ReceiveRest();
   if (!receiving_) ReceiveLead();
 }
 
-void StreamPeer::ReceiveLead() {
+void RawStreamPeer::ReceiveLead() {
   if (!reading_ || closed_) return;
   receiving_ = true;
   lead_.resize(kFrameLeadBytes);
@@ -218,7 +218,7 @@ void StreamPeer::ReceiveLead() {
   });
 }
 
-void StreamPeer::ReceiveRest() {
+void RawStreamPeer::ReceiveRest() {
   if (next_.body.empty() && next_.payload.empty()) {
     got.push_back(next_);
     receiving_ = false;
@@ -236,7 +236,7 @@ void StreamPeer::ReceiveRest() {
                         });
 }
 
-std::vector<Outcome> StreamPeer::OutcomesOf(std::uint64_t request) const {
+std::vector<Outcome> RawStreamPeer::OutcomesOf(std::uint64_t request) const {
   std::vector<Outcome> outcomes;
   for (const Got& one : got) {
     if (one.lead.type != FrameType::kBlock || one.lead.request != request) {
@@ -250,7 +250,7 @@ std::vector<Outcome> StreamPeer::OutcomesOf(std::uint64_t request) const {
   return outcomes;
 }
 
-bool StreamPeer::Ended(std::uint64_t request) const {
+bool RawStreamPeer::Ended(std::uint64_t request) const {
   for (const Got& one : got) {
     const bool end = one.lead.type == FrameType::kReadEnd ||
                      one.lead.type == FrameType::kWriteEnd;
@@ -259,7 +259,7 @@ bool StreamPeer::Ended(std::uint64_t request) const {
   return false;
 }
 
-std::vector<Outcome> StreamPeer::ReservedOf(std::uint64_t request) const {
+std::vector<Outcome> RawStreamPeer::ReservedOf(std::uint64_t request) const {
   for (const Got& one : got) {
     if (one.lead.type != FrameType::kReserved || one.lead.request != request) {
       continue;
@@ -271,7 +271,7 @@ std::vector<Outcome> StreamPeer::ReservedOf(std::uint64_t request) const {
   return {};
 }
 
-std::map<std::uint32_t, Outcome> StreamPeer::WrittenOf(
+std::map<std::uint32_t, Outcome> RawStreamPeer::WrittenOf(
     std::uint64_t request) const {
   std::map<std::uint32_t, Outcome> outcomes;
   for (const Got& one : got) {
@@ -288,7 +288,7 @@ std::map<std::uint32_t, Outcome> StreamPeer::WrittenOf(
   return outcomes;
 }
 
-absl::Status StreamPeer::refusal() const {
+absl::Status RawStreamPeer::refusal() const {
   for (const Got& one : got) {
     if (one.lead.type != FrameType::kRefused) continue;
     const auto body = DecodeRefused(one.body);

@@ -73,7 +73,7 @@ class SessionPeer {
   std::unique_ptr<LocalSocket> socket_;
 };
 
-class StreamPeer {
+class RawStreamPeer {
  public:
   struct Got {
     FrameLead lead;
@@ -82,7 +82,7 @@ class StreamPeer {
   };
 
   // Connects as a task; wait for connected().
-  StreamPeer(SimMachine* machine, std::string_view address);
+  RawStreamPeer(SimMachine* machine, std::string_view address);
 
   void SendRaw(std::string bytes);
   void SendFrame(FrameType type, std::uint64_t request, const std::string& body,

@@ -52,21 +52,21 @@ class StreamFixture : public NodeFixture {
     ASSERT_OK(server_->Listen(node_->seams().network, kAddress));
   }
 
-  std::unique_ptr<StreamPeer> Connect() {
-    auto peer = std::make_unique<StreamPeer>(client_, kAddress);
+  std::unique_ptr<RawStreamPeer> Connect() {
+    auto peer = std::make_unique<RawStreamPeer>(client_, kAddress);
     EXPECT_TRUE(world_.executor()->RunUntil(
         [&] { return peer->connected() || peer->closed(); }));
     return peer;
   }
   // Alice's, identified.
-  std::unique_ptr<StreamPeer> ConnectAs(TenantId tenant) {
+  std::unique_ptr<RawStreamPeer> ConnectAs(TenantId tenant) {
     auto peer = Connect();
     peer->SendHello(catalog_.cluster, credentials_.SessionToken(tenant, {}));
     EXPECT_TRUE(world_.executor()->RunUntil(
         [&] { return !peer->got.empty() || peer->closed(); }));
     return peer;
   }
-  void AwaitEnd(StreamPeer* peer, std::uint64_t request) {
+  void AwaitEnd(RawStreamPeer* peer, std::uint64_t request) {
     EXPECT_TRUE(world_.executor()->RunUntil(
         [&] { return peer->Ended(request) || peer->closed(); }));
   }

@@ -402,9 +402,9 @@ TEST_F(StreamServerTest, ANodeThatClosesEndsItsSends) {
 
 TEST_F(StreamServerTest, SilentConnectionsCannotKeepOthersOut) {
   Serve({.max_unidentified = 4});
-  std::vector<std::unique_ptr<StreamPeer>> silent;
+  std::vector<std::unique_ptr<RawStreamPeer>> silent;
   for (int i = 0; i < 20; ++i) {
-    silent.push_back(std::make_unique<StreamPeer>(client_, kAddress));
+    silent.push_back(std::make_unique<RawStreamPeer>(client_, kAddress));
   }
   RunFor(absl::Seconds(1));
   EXPECT_LE(server_->connections(), 4u);

@@ -34,15 +34,15 @@ class StreamWritesTest : public StreamFixture {
     }
     return body;
   }
-  void AwaitReserved(StreamPeer* peer, std::uint64_t request) {
+  void AwaitReserved(RawStreamPeer* peer, std::uint64_t request) {
     EXPECT_TRUE(world_.executor()->RunUntil(
         [&] { return !peer->ReservedOf(request).empty() || peer->closed(); }));
   }
-  void AwaitClosed(StreamPeer* peer) {
+  void AwaitClosed(RawStreamPeer* peer) {
     EXPECT_TRUE(world_.executor()->RunUntil([&] { return peer->closed(); }));
   }
   // A kWrite frame and the first `sent` bytes of its payload.
-  void SendPart(StreamPeer* peer, std::uint64_t request, std::uint64_t n,
+  void SendPart(RawStreamPeer* peer, std::uint64_t request, std::uint64_t n,
                 std::size_t sent) {
     const std::vector<std::byte> content = ContentOf(n, kBytes);
     peer->SendFrame(

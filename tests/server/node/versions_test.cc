@@ -39,8 +39,8 @@ class VersionsTest : public WholeNodeTest {
     RunFor(absl::Milliseconds(10));
     return peer;
   }
-  std::unique_ptr<StreamPeer> SayStreamHello(Range range) {
-    auto peer = std::make_unique<StreamPeer>(NewClient(kAliceUid), kStream);
+  std::unique_ptr<RawStreamPeer> SayStreamHello(Range range) {
+    auto peer = std::make_unique<RawStreamPeer>(NewClient(kAliceUid), kStream);
     EXPECT_TRUE(world_.executor()->RunUntil([&] { return peer->connected(); }));
     HelloBody hello;
     hello.handshake = {.oldest_protocol = range.oldest,
