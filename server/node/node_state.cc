@@ -198,7 +198,15 @@ absl::StatusOr<std::unique_ptr<FileNodeState>> FileNodeState::Open(
     return state;
   }
   const absl::StatusOr<NodeMemory> memory = DecodeNodeMemory(*text);
-  if (!memory.ok()) return Annotate(memory.status(), path);
+  if (!memory.ok()) {
+    return absl::Status(
+        memory.status().code(),
+        StrCat(path, ": ", ToStd(memory.status().message()),
+               "\n  it holds who this node is and what it has seen of its "
+               "catalog; restore the file from a copy, or remove it: the node "
+               "then joins as a new one, and the next catalog that it meets is "
+               "believed whatever it says"));
+  }
   return std::unique_ptr<FileNodeState>(
       new FileNodeState(std::move(path), *memory));
 }

@@ -98,7 +98,8 @@ TEST_F(FileNodeStateTest, ATornFileIsRefusedAndNotReplaced) {
   Overwrite(text.substr(0, text.size() / 2));
 
   EXPECT_THAT(FileNodeState::Open(path_, &random_),
-              StatusIs(absl::StatusCode::kDataLoss));
+              StatusIs(absl::StatusCode::kDataLoss,
+                       testing::HasSubstr("restore the file from a copy")));
 
   EXPECT_EQ(Text(), text.substr(0, text.size() / 2));
 }
