@@ -19,6 +19,18 @@ std::string SizeOr(std::uint64_t bytes, std::string_view zero) {
                     : FormatSize(static_cast<double>(bytes));
 }
 
+// "z1/r2/h3"; what is not set is "-", also alone.
+std::string LabelsText(const v1::Labels& labels) {
+  if (labels.zone().empty() && labels.rack().empty() && labels.host().empty()) {
+    return "-";
+  }
+  const auto or_dash = [](const std::string& label) {
+    return label.empty() ? std::string("-") : label;
+  };
+  return StrCat(or_dash(labels.zone()), "/", or_dash(labels.rack()), "/",
+                or_dash(labels.host()));
+}
+
 std::string RetentionText(std::uint64_t seconds) {
   return seconds == 0 ? "for ever" : FormatAge(seconds);
 }
@@ -95,6 +107,10 @@ std::string TierName(std::uint32_t tier) {
   if (tier == 0) return "DRAM";
   if (tier == 1) return "flash";
   return StrCat("tier ", tier);
+}
+
+std::string CountOf(std::uint64_t count, std::string_view what) {
+  return StrCat(FormatCount(count), " ", what, count == 1 ? "" : "s");
 }
 
 std::string ShortHex(std::string_view bytes) {
@@ -185,8 +201,7 @@ std::string NodeTable(const std::vector<v1::NodeRow>& rows) {
     const v1::NodeAddress& address = row.address();
     const v1::Labels& labels = address.labels();
     table.Add({ShortHex(address.node()), row.state(), address.control_address(),
-               address.stream_address(),
-               StrCat(labels.zone(), "/", labels.rack(), "/", labels.host()),
+               address.stream_address(), LabelsText(labels),
                FormatSize(static_cast<double>(row.dram_used_bytes())),
                FormatSize(static_cast<double>(row.dram_bytes())),
                FormatCount(row.blocks()),

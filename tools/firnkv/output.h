@@ -42,6 +42,8 @@ std::string FormatUnix(std::int64_t seconds);
 std::string FormatAge(std::uint64_t seconds);
 // "DRAM", "flash".
 std::string TierName(std::uint32_t tier);
+// "1 block", "1,234 blocks".
+std::string CountOf(std::uint64_t count, std::string_view what);
 // An id's bytes as hex, the begin of it where people read it.
 std::string ShortHex(std::string_view bytes);
 // "UNAVAILABLE: what it says", on one line.

@@ -39,10 +39,10 @@ void ShowCatalog(const std::string& address,
             FormatAge(status.uptime_seconds()), ", version ", status.version(),
             ", cluster ", ShortHex(status.cluster()), ", incarnation ",
             status.incarnation().incarnation(), "\n  ",
-            FormatCount(status.tenants()), " tenants, ",
-            FormatCount(status.namespaces()), " namespaces, ",
-            FormatCount(status.keys()), " keys at ",
-            FormatCount(status.locations()), " places, index ",
+            CountOf(status.tenants(), "tenant"), ", ",
+            CountOf(status.namespaces(), "namespace"), ", ",
+            CountOf(status.keys(), "key"), " at ",
+            CountOf(status.locations(), "place"), ", index ",
             FormatSize(static_cast<double>(status.index_bytes())), "\n");
   findings->json.Set("catalog",
                      Json::Object()
@@ -92,10 +92,14 @@ void ShowNode(const std::string& name, const v1::NodeStatusResponse& status,
                 ", ",
                 FormatSize(static_cast<double>(status.dram_retiring_bytes())),
                 " retiring"),
-      ", ", FormatCount(status.blocks()), " blocks, ",
-      FormatCount(status.evictions()), " evictions, ",
-      FormatCount(status.sessions()), " sessions, ",
-      FormatCount(status.leases()), " leases\n");
+      ", ", CountOf(status.blocks(), "block"), ", ",
+      CountOf(status.evictions(), "eviction"), ", ",
+      CountOf(status.sessions(), "session"), ", ",
+      CountOf(status.leases(), "lease"),
+      status.drain().empty() || status.drain() == "serving"
+          ? std::string()
+          : StrCat(", drains: ", status.drain()),
+      "\n");
   JudgeNode(name, status, findings);
   Json json = NodeStatusJson(status);
   json.Set("name", name);

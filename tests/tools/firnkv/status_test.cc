@@ -83,6 +83,41 @@ TEST_F(StatusTest, AHealthyClusterIsWell) {
   EXPECT_THAT(out(), Not(HasSubstr("DEGRADED")));
 }
 
+TEST_F(StatusTest, OneOfAThingIsSaidSo) {
+  control_.On<v1::CatalogStatusRequest, v1::CatalogStatusResponse>(
+      "AdminService/CatalogStatus",
+      [](const v1::CatalogStatusRequest&)
+          -> absl::StatusOr<v1::CatalogStatusResponse> {
+        v1::CatalogStatusResponse response;
+        response.set_tenants(1);
+        response.set_namespaces(1);
+        return response;
+      });
+  node_.set_blocks(1);
+
+  Run({"status"});
+
+  EXPECT_THAT(out(), HasSubstr("1 tenant, 1 namespace, 0 keys at 0 places"));
+  EXPECT_THAT(out(), HasSubstr("1 block, 0 evictions"));
+}
+
+TEST_F(StatusTest, ANodeThatDrainsIsSaidSo) {
+  node_.set_drain("moving");
+
+  Run({"status"});
+
+  EXPECT_THAT(out(), HasSubstr("drains: moving"));
+}
+
+TEST_F(StatusTest, LabelsThatAreNotSetAreADash) {
+  nodes_.mutable_nodes(0)->mutable_address()->mutable_labels()->set_rack("r7");
+
+  EXPECT_EQ(Run({"node", "ls"}), 0);
+
+  EXPECT_THAT(out(), HasSubstr(" -/r7/- "));
+  EXPECT_THAT(out(), Not(HasSubstr("//")));
+}
+
 TEST_F(StatusTest, NodesAreAskedWhereTheyListen) {
   Run({"status"});
 
