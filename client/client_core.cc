@@ -52,7 +52,8 @@ Client::Core::Core(ClientOptions options, const Seams& seams)
                {.connections_per_node = options_.streams_per_node,
                 .connect_timeout = options_.stream_connect_timeout},
                [this] { return Credentials(); }),
-      probes_(&seams_, &counters_, &router_, &streams_) {
+      probes_(&seams_, &counters_, &router_, &streams_),
+      remote_reads_(&seams_, &counters_, &node_, &locations_) {
   parts_.options = &options_;
   parts_.seams = &seams_;
   parts_.counters = &counters_;
@@ -64,6 +65,7 @@ Client::Core::Core(ClientOptions options, const Seams& seams)
   parts_.locations = &locations_;
   parts_.router = &router_;
   parts_.probes = &probes_;
+  parts_.remote_reads = &remote_reads_;
   parts_.retries = &retries_;
   parts_.epochs = &epochs_;
   parts_.bounce = &bounce_;
@@ -93,6 +95,7 @@ void Client::Core::Close() {
   parts_.views->Close();
   session_.Close();
   probes_.Close();
+  remote_reads_.Close();
   streams_.Close();
   catalog_.Close();
   node_.Close();

@@ -23,6 +23,7 @@
 #include "client/operation.h"
 #include "client/options.h"
 #include "client/peer_probes.h"
+#include "client/remote_reads.h"
 #include "client/retry.h"
 #include "client/router.h"
 #include "client/session.h"
@@ -80,6 +81,7 @@ class Client::Core {
   StagingPool staging_;
   StreamTransport streams_;
   PeerProbes probes_;
+  RemoteReads remote_reads_;
   ClientParts parts_;
 };
 

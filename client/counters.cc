@@ -36,6 +36,8 @@ std::string_view MethodOf(ControlCall call) {
       return "/firnkv.v1.NodeService/Remove";
     case ControlCall::kReportCorrupt:
       return "/firnkv.v1.NodeService/ReportCorrupt";
+    case ControlCall::kNoteRemoteReads:
+      return "/firnkv.v1.NodeService/NoteRemoteReads";
     case ControlCall::kCatalogConnect:
       return "/firnkv.v1.CatalogService/Connect";
     case ControlCall::kOpenNamespace:
@@ -80,6 +82,8 @@ ClientStats Snapshot(const ClientCounters& counters,
   out.corrupt_blocks = counters.corrupt_blocks.value();
   out.probes = counters.probes.value();
   out.breaker_skips = counters.breaker_skips.value();
+  out.remote_reads_dropped = counters.remote_reads_dropped.value();
+  out.promoted_here = counters.promoted_here.value();
   out.views_dropped = counters.views_dropped.value();
   out.sessions = counters.sessions.value();
   out.sessions_lost = counters.sessions_lost.value();

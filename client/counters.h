@@ -27,13 +27,14 @@ enum class ControlCall : std::uint8_t {
   kExists,
   kNodeRemove,
   kReportCorrupt,
+  kNoteRemoteReads,
   kCatalogConnect,
   kOpenNamespace,
   kLocate,
   kPlace,
   kCatalogRemove,
 };
-inline constexpr std::size_t kControlCalls = 13;
+inline constexpr std::size_t kControlCalls = 14;
 
 // "/firnkv.v1.NodeService/OpenRead".
 std::string_view MethodOf(ControlCall call);
@@ -55,6 +56,8 @@ struct ClientCounters {
   Counter torn_reads;
   Counter corrupt_blocks;
   Counter breaker_skips;
+  Counter remote_reads_dropped;
+  Counter promoted_here;
   Counter probes;
   Counter views_dropped;
   Counter sessions;

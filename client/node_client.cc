@@ -16,6 +16,8 @@ namespace {
 
 // Calls that nobody waits for.
 constexpr absl::Duration kAsideTimeout = absl::Seconds(5);
+// Longer than a node takes for the copies that it fetches.
+constexpr absl::Duration kNoteTimeout = absl::Seconds(10);
 // The node answers by its own count of the deadline, which may be after ours.
 // What a late answer has taken is given back at once: a reservation that nobody
 // knows would block its slots for half a minute.
@@ -350,6 +352,24 @@ void NodeClient::ReportCorrupt(SessionId session, NamespaceId name_space,
     link_.Call(ControlCall::kReportCorrupt, request.SerializeAsString(),
                context.deadline, [](absl::StatusOr<std::string>) {});
   }));
+}
+
+void NodeClient::StartNoteRemoteReads(
+    NamespaceId name_space, absl::Span<const RemoteBlock> blocks,
+    absl::AnyInvocable<void(absl::StatusOr<std::vector<std::size_t>>) &&>
+        done) {
+  const CallContext context{.deadline = seams_->clock->Now() + kNoteTimeout,
+                            .traffic = TrafficClass::kWarmUp,
+                            .trace = {}};
+  link_.Call(
+      ControlCall::kNoteRemoteReads,
+      EncodeRemoteReads(HeaderFor(context, session()), name_space, blocks),
+      context.deadline,
+      [most = blocks.size(),
+       done = std::move(done)](absl::StatusOr<std::string> bytes) mutable {
+        if (!bytes.ok()) return std::move(done)(bytes.status());
+        std::move(done)(DecodeRemoteReads(*bytes, most));
+      });
 }
 
 void NodeClient::StartReserve(

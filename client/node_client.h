@@ -30,6 +30,7 @@
 #include "client/control_link.h"
 #include "client/counters.h"
 #include "client/frame_calls.h"
+#include "client/remote_reads_messages.h"
 #include "client/transport/seams.h"
 #include "client/write.h"
 #include "proto/base/clock.h"
@@ -108,6 +109,13 @@ class NodeClient {
   // The node looks for itself (rule P12); nobody waits for it.
   void ReportCorrupt(SessionId session, NamespaceId name_space, BlockKey key,
                      Generation generation);
+
+  // What a read found at other nodes (remote_reads.h): which of it is here now.
+  // Answered once the node has fetched what it wants of it.
+  void StartNoteRemoteReads(
+      NamespaceId name_space, absl::Span<const RemoteBlock> blocks,
+      absl::AnyInvocable<void(absl::StatusOr<std::vector<std::size_t>>) &&>
+          done);
 
   // --- Writes.
   struct ReserveCall {

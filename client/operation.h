@@ -36,6 +36,7 @@ class LocationCache;
 class NodeClient;
 class OperationSet;
 class PeerProbes;
+class RemoteReads;
 class Poison;
 class RetryBudget;
 class Router;
@@ -58,6 +59,7 @@ struct ClientParts {
   LocationCache* locations = nullptr;
   Router* router = nullptr;
   PeerProbes* probes = nullptr;
+  RemoteReads* remote_reads = nullptr;
   RetryBudget* retries = nullptr;
   ClearEpochs* epochs = nullptr;
   BounceMemory* bounce = nullptr;

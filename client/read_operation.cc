@@ -5,6 +5,7 @@
 
 #include "client/clear_epochs.h"
 #include "client/counters.h"
+#include "client/remote_reads.h"
 #include "proto/base/limits.h"
 #include "proto/base/text.h"
 
@@ -186,6 +187,7 @@ void ReadOperation::Cancel() { End(Outcome::kCancelled); }
 void ReadOperation::End(Outcome rest) {
   ReadDone done;
   ReadReport report;
+  std::vector<RemoteBlock> remote;
   std::vector<StreamTransport::Ticket> fetches;
   TimerId timer = TimerId::kNone;
   {
@@ -194,6 +196,7 @@ void ReadOperation::End(Outcome rest) {
     over_ = true;
     timed_out_ = rest == Outcome::kTimedOut;
     report = Settle(rest);
+    remote = TakeRemoteHits();
     slices_.clear();
     for (const auto& [number, ticket] : fetches_) fetches.push_back(ticket);
     done.on_outcome = std::move(done_.on_outcome);
@@ -201,6 +204,7 @@ void ReadOperation::End(Outcome rest) {
   }
   parts_.seams->executor->Cancel(timer);
   std::move(done.on_outcome)(report);
+  parts_.remote_reads->Add(request_.name_space.id, std::move(remote));
   {
     MutexLock lock(&mutex_);
     told_ = true;

@@ -40,6 +40,7 @@
 #include "client/node_client.h"
 #include "client/operation.h"
 #include "client/read.h"
+#include "client/remote_reads_messages.h"
 #include "client/session.h"
 #include "client/transport/stream_transport.h"
 #include "proto/base/clock.h"
@@ -128,6 +129,8 @@ class ReadOperation : public Operation,
     absl::InlinedVector<NodeId, 1> tried;
     // Number of the fetch that brings it, while kFetching.
     std::uint64_t fetch = 0;
+    // What its header said, where the local node is to hear of it.
+    std::unique_ptr<RemoteBlock> elsewhere;
     BounceMemory::Piece bounce;
   };
   using Indexes = std::vector<std::size_t>;
@@ -253,6 +256,9 @@ class ReadOperation : public Operation,
                  absl::Duration retry_after) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnFetchEnd(const Fetch& fetch, StreamEnd end)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The hits that came from other nodes, for the local one to hear of.
+  std::vector<RemoteBlock> TakeRemoteHits()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AfterFetch(const Fetch& fetch, std::size_t index, Outcome outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsIn(const Block& block, const Fetch& fetch);

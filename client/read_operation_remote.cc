@@ -259,6 +259,15 @@ ByteRun ReadOperation::PlaceFor(const Fetch& fetch, std::size_t index,
     EndBlock(&block, Outcome::kWrongSize);
     return {};
   }
+  if (!fetch.local() && parts_.session->welcome() != nullptr) {
+    block.elsewhere = std::make_unique<RemoteBlock>(
+        RemoteBlock{.key = header.block.key,
+                    .place = header.place,
+                    .length = header.length,
+                    .clear_epoch = header.clear_epoch,
+                    .source = fetch.node(),
+                    .source_epoch = fetch.epoch()});
+  }
   if (block.whole) return block.run;
   block.bounce = parts_.bounce->Take(header.length);
   if (!block.bounce) {
@@ -292,6 +301,16 @@ void ReadOperation::OnFetched(const Fetch& fetch, std::size_t index,
     AfterFetch(fetch, index, outcome);
   }
   Advance();
+}
+
+std::vector<RemoteBlock> ReadOperation::TakeRemoteHits() {
+  std::vector<RemoteBlock> hits;
+  for (Block& block : blocks_) {
+    if (block.elsewhere == nullptr || block.outcome != Outcome::kHit) continue;
+    hits.push_back(*block.elsewhere);
+    block.elsewhere.reset();
+  }
+  return hits;
 }
 
 void ReadOperation::AfterFetch(const Fetch& fetch, std::size_t index,
@@ -337,6 +356,7 @@ void ReadOperation::OnStale(const Fetch& fetch, std::size_t index) {
   Block& block = blocks_[index];
   parts_.counters->stale_locations.Add();
   parts_.locations->Forget(IdOf(index));
+  block.elsewhere.reset();
   block.outcome = Outcome::kMiss;
   // Another copy that was located with it needs no second look: the catalog
   // may name the stale one again, until it has heard.
@@ -354,6 +374,7 @@ void ReadOperation::TryElsewhere(const Fetch& fetch, std::size_t index,
   Block& block = blocks_[index];
   if (fetch.local()) return AfterLocal(&block, Outcome::kUnavailable);
   parts_.locations->Forget(IdOf(index));
+  block.elsewhere.reset();
   block.tried.push_back(fetch.node());
   block.outcome = Outcome::kUnavailable;
   const bool others = block.locations.size() > block.tried.size();

@@ -66,6 +66,10 @@ struct ClientStats {
   std::uint64_t corrupt_blocks = 0;
   // Blocks not fetched since their node's breaker was open.
   std::uint64_t breaker_skips = 0;
+  // Blocks read elsewhere of which the local node was not told: it was slow, or
+  // knows no such call. Blocks that it has a copy of because it was told.
+  std::uint64_t remote_reads_dropped = 0;
+  std::uint64_t promoted_here = 0;
   // Asked in the background whether a node that failed is back.
   std::uint64_t probes = 0;
   // Batches of views that ended without Close.

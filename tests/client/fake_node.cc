@@ -373,6 +373,12 @@ absl::StatusOr<std::string> FakeNode::Answer(const std::string& method,
     }
     return std::string();
   }
+  if (method == "NoteRemoteReads") {
+    noted.push_back(Parse<v1::NoteRemoteReadsRequest>(request));
+    v1::NoteRemoteReadsResponse response;
+    for (const std::uint32_t index : promotes) response.add_here(index);
+    return response.SerializeAsString();
+  }
   return absl::UnimplementedError(method);
 }
 

@@ -73,6 +73,8 @@ class FakeNode : public ControlService {
   // Runs before the true answer is made.
   std::map<std::string, std::function<void()>> before;
   std::map<std::string, int> calls;
+  // Indexes that it says are here by now, to whatever it is told of.
+  std::vector<std::uint32_t> promotes;
 
   // --- What it does in sessions.
   // The newest version of call frames that it speaks; 0: a node that has never
@@ -103,6 +105,7 @@ class FakeNode : public ControlService {
   // --- What it was told.
   std::vector<std::uint64_t> released;
   std::vector<BlockKey> reported;
+  std::vector<v1::NoteRemoteReadsRequest> noted;
   int aborts = 0;
   int commits = 0;
   // Extents of all commits.
