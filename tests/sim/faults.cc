@@ -176,8 +176,10 @@ void Faults::CheckSessionsAreOver(int node) {
             return;
           }
           const PoolSnapshot pool = at.Snapshot();
-          // Workers away hold no leases, but write here too.
-          const bool others = parts_.cluster->options().remote_workers > 0;
+          // Workers away hold no leases, but write here too; and copies from
+          // other nodes come on their own.
+          const bool others = parts_.cluster->options().remote_workers > 0 ||
+                              at.node()->copies_under_way() > 0;
           if (pool.leases == 0 &&
               (others || pool.reserved_slots + pool.waiting_batches == 0)) {
             return;

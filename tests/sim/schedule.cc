@@ -184,6 +184,7 @@ class Schedule {
     for (int n = 1; n <= cluster_.nodes(); ++n) {
       if (cluster_.Node(n).running()) {
         report.evictions += cluster_.Node(n).Snapshot().evicted_blocks;
+        report.copied_hits += cluster_.Node(n).Snapshot().copied_hits;
       }
     }
     return report;
@@ -216,7 +217,8 @@ std::string Describe(const ScheduleReport& report) {
       StrCat("seed ", report.seed, ": ", report.operations, " operations, ",
              report.faults, " faults, ", report.events, " events, ",
              report.hits_checked, " hits checked, ", report.evictions,
-             " evictions, ", report.counts.bytes_mapped, " B mapped, ",
+             " evictions, ", report.copied_hits, " hits of copies, ",
+             report.counts.bytes_mapped, " B mapped, ",
              report.counts.bytes_remote, " B remote, hash ", report.event_hash);
   for (std::size_t i = 0; i <= kLastOutcome; ++i) {
     const auto name = OutcomeName(static_cast<Outcome>(i));

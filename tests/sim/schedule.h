@@ -52,6 +52,8 @@ struct ScheduleReport {
   // Calls that no well-behaved client makes.
   std::uint64_t intrusions = 0;
   std::uint64_t evictions = 0;
+  // Local reads that found a copy of another node's copy.
+  std::uint64_t copied_hits = 0;
   OperationCounts counts;
 };
 

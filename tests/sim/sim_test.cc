@@ -86,6 +86,7 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
        seed <= 24 || (views_too_late == 0 && seed <= 200); ++seed) {
     const ScheduleReport report = RunSchedule({.seed = seed});
     sum.evictions += report.evictions;
+    sum.copied_hits += report.copied_hits;
     sum.hits_checked += report.hits_checked;
     sum.headers_checked += report.headers_checked;
     sum.intrusions += report.intrusions;
@@ -106,6 +107,7 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
     return sum.counts.writes[static_cast<std::size_t>(outcome)];
   };
   EXPECT_GT(sum.evictions, 100u);
+  EXPECT_GT(sum.copied_hits, 100u);
   EXPECT_GT(sum.hits_checked, 1000u);
   EXPECT_GT(sum.headers_checked, 1000u);
   EXPECT_GT(sum.intrusions, 50u);
