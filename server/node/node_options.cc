@@ -174,7 +174,7 @@ void DescribeBounds(NodeOptions* options, OptionList* list) {
 }
 
 void DescribeCopies(NodeOptions* options, OptionList* list) {
-  list->Flag("promotion.on", &options->promotion.on,
+  list->Flag("promotion.enabled", &options->promotion.on,
              {.help = "Fetch copies of blocks that this node's sessions read "
                       "at other nodes again and again."});
   list->Duration("promotion.window", &options->promotion.policy.window,
