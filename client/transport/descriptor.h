@@ -29,6 +29,9 @@ class Descriptor {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
+  // Somebody else closes it from now on.
+  [[nodiscard]] int Release() { return std::exchange(fd_, -1); }
+
   // Closes now. The status of close(2) is of no use: on Linux the descriptor is
   // gone in every case.
   void Reset() {

@@ -38,6 +38,12 @@ class LocalSocket {
   // Closes; no callback runs after return (unless called from inside one).
   virtual ~LocalSocket() = default;
 
+  // Told once the peer has received something, or never will. Runs under no
+  // lock, on any thread, maybe long after Close and after the socket's
+  // destruction. Destroyed unrun where it was not sent at all, or the transport
+  // itself ends before.
+  using OnTaken = absl::AnyInvocable<void() &&>;
+
   // Callbacks of one socket never overlap. Set once, right after connect or
   // accept.
   struct Callbacks {
@@ -50,6 +56,10 @@ class LocalSocket {
         on_message;
     // Once: the peer is gone, or Close was called.
     absl::AnyInvocable<void(absl::Status)> on_closed;
+    // May be empty. Runs once the socket has ended and nothing that was sent
+    // waits for the peer any more: what waits costs this process memory for as
+    // long as the peer keeps its end open, closed here or not.
+    OnTaken on_gone;
   };
   virtual void Start(Callbacks callbacks) = 0;
 
@@ -58,6 +68,14 @@ class LocalSocket {
   // been sent.
   virtual absl::Status Send(std::string message,
                             std::shared_ptr<SharedMemory> memory) = 0;
+
+  // As Send, of a message with memory. `on_taken`: until then the kernel counts
+  // its descriptor as one in flight of this process's user, whatever the peer
+  // says, and also when the socket has been closed (rule S4). One at a time:
+  // RESOURCE_EXHAUSTED before the last one's has run.
+  virtual absl::Status SendWatched(std::string message,
+                                   std::shared_ptr<SharedMemory> memory,
+                                   OnTaken on_taken) = 0;
 
   virtual void Close() = 0;
 

@@ -48,28 +48,6 @@ std::vector<Descriptor> TakeDescriptors(msghdr* header) {
   return taken;
 }
 
-// Sends one whole message; the value is errno, 0 for success.
-int SendOne(int fd, const std::string& bytes, int memory_fd) {
-  iovec piece = {const_cast<char*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
-  msghdr header = {};
-  header.msg_iov = &piece;
-  header.msg_iovlen = 1;
-  if (memory_fd >= 0) {
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &memory_fd, sizeof(memory_fd));
-  }
-  while (sendmsg(fd, &header, MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
-}
-
 }  // namespace
 
 UnixConnection::UnixConnection(EventLoop* loop, Descriptor socket,
@@ -93,10 +71,11 @@ absl::StatusOr<std::shared_ptr<UnixConnection>> UnixConnection::Make(
 // already is an event. Room to send is watched for only while it is wanted: the
 // kernel says it with every message that the peer takes.
 void UnixConnection::Watch() {
-  if (closed_) return;
-  loop_->Change(
-      watch_, socket_.get(),
-      (lent_ ? kEdge : kReceiveEvents) | (blocked_ ? kSendEvents : 0));
+  const bool sending = (blocked_ && !closed_) || IsWatching();
+  if (!socket_.valid() || (closed_ && !sending)) return;
+  loop_->Change(watch_, socket_.get(),
+                (lent_ || closed_ ? kEdge : kReceiveEvents) |
+                    (sending ? kSendEvents : 0));
 }
 
 void UnixConnection::Start(LocalSocket::Callbacks callbacks) {
@@ -105,6 +84,8 @@ void UnixConnection::Start(LocalSocket::Callbacks callbacks) {
     if (started_ || abandoned_) return;
     started_ = true;
     callbacks_ = std::move(callbacks);
+    // Of one that has ended already nothing was ever sent.
+    if (!closed_) on_gone_ = std::exchange(callbacks_.on_gone, nullptr);
   }
   // What came before is there already, and its edge is over.
   loop_->Post([self = shared_from_this()] {
@@ -114,7 +95,10 @@ void UnixConnection::Start(LocalSocket::Callbacks callbacks) {
 }
 
 void UnixConnection::OnEvents(std::uint32_t events) {
-  if ((events & EPOLLOUT) != 0) SendQueued();
+  if ((events & EPOLLOUT) != 0) {
+    SendQueued();
+    TellTaken();
+  }
   Receive();
 }
 
@@ -294,6 +278,8 @@ UnixConnection::Received UnixConnection::ReceiveOne(int fd) {
 }
 
 bool UnixConnection::Deliver(Message message) {
+  // What this one says that it has received, it has: told first.
+  TellTaken();
   {
     MutexLock lock(&mutex_);
     if (closed_ || abandoned_) return false;
@@ -313,78 +299,19 @@ void UnixConnection::LeaveCallback() {
   if (abandoned_) abandoned = std::exchange(callbacks_, {});
 }
 
-absl::Status UnixConnection::Send(std::string message,
-                                  std::shared_ptr<SharedMemory> memory) {
-  if (message.empty() || message.size() > kMaxSessionMessageBytes) {
-    return absl::InvalidArgumentError(
-        StrCat("a message of the local session has 1 to ",
-               kMaxSessionMessageBytes, " bytes, this one ", message.size()));
-  }
-  if (memory != nullptr &&
-      dynamic_cast<const MemfdMemory*>(memory.get()) == nullptr) {
-    return absl::InvalidArgumentError("the memory is not a memfd");
-  }
+void UnixConnection::OnLoopStopped() {
+  // Nobody will see any more what the peer receives.
+  std::optional<Watched> watched;
+  LocalSocket::OnTaken on_gone;
   {
     MutexLock lock(&mutex_);
-    if (closed_) return Annotate(closed_why_, "local socket closed");
-    const std::size_t descriptors =
-        queued_descriptors_ + (memory != nullptr ? 1 : 0);
-    if (queue_.size() >= kMaxQueuedMessages ||
-        queued_bytes_ + message.size() > kMaxQueuedBytes ||
-        descriptors > kMaxQueuedDescriptors) {
-      return absl::ResourceExhaustedError(StrCat(
-          "the peer does not read: ", queue_.size(), " messages wait for it"));
-    }
-    queued_bytes_ += message.size();
-    queued_descriptors_ = descriptors;
-    queue_.push_back(Message{std::move(message), std::move(memory)});
+    watched = std::exchange(watched_, std::nullopt);
+    on_gone = std::exchange(on_gone_, nullptr);
   }
-  SendQueued();
-  return absl::OkStatus();
-}
-
-// As in TcpConnection::Pump: an edge that comes while somebody sends is
-// remembered.
-void UnixConnection::SendQueued() {
-  for (;;) {
-    int fd = -1;
-    Message* front = nullptr;
-    {
-      MutexLock lock(&mutex_);
-      send_again_ = sending_;
-      if (sending_ || queue_.empty() || !BeginUse(&fd)) return;
-      sending_ = true;
-      // A deque's elements stay where they are while others are added behind.
-      front = &queue_.front();
-    }
-    const auto* memory = static_cast<const MemfdMemory*>(front->memory.get());
-    const int error = SendOne(fd, front->bytes,
-                              memory == nullptr ? -1 : memory->descriptor());
-    const bool blocked = error == EAGAIN || error == EWOULDBLOCK;
-    bool again = false;
-    Message sent;
-    {
-      MutexLock lock(&mutex_);
-      sending_ = false;
-      again = send_again_;
-      if (blocked_ != blocked) {
-        blocked_ = blocked;
-        Watch();
-      }
-      if (error == 0) {
-        sent = std::move(queue_.front());
-        queue_.pop_front();
-        queued_bytes_ -= sent.bytes.size();
-        if (sent.memory != nullptr) --queued_descriptors_;
-      }
-    }
-    EndUse();
-    if (blocked && !again) return;
-    if (error != 0 && !blocked) {
-      return CloseWith(absl::UnavailableError(
-          StrCat("send to local socket: ", std::strerror(error))));
-    }
-  }
+  Close();
+  Remains remains;
+  MutexLock lock(&mutex_);
+  remains = TakeRemains();
 }
 
 void UnixConnection::Close() {
@@ -447,10 +374,23 @@ void UnixConnection::EndUse() {
 
 UnixConnection::Remains UnixConnection::TakeRemains() {
   if (!closed_ || users_ > 0 || !socket_.valid()) return {};
+  Remains remains;
+  remains.unsent = std::exchange(queue_, {});
+  if (watched_ && !watched_->sent) {
+    remains.watched = std::exchange(watched_, std::nullopt);
+  }
+  if (IsWatching()) {
+    if (std::exchange(shut_down_, true)) return remains;
+    shutdown(socket_.get(), SHUT_RDWR);
+    // A change asks anew: what the peer has received by now is an event.
+    Watch();
+    return remains;
+  }
   // Whoever called keeps this connection alive, so the loop's is not the last
   // share.
   loop_->Unwatch(watch_, socket_.get());
-  return Remains{std::move(socket_), std::exchange(queue_, {})};
+  remains.socket = std::move(socket_);
+  return remains;
 }
 
 }  // namespace firnkv

@@ -4,7 +4,25 @@
 // Threading. Messages are received on the loop's thread, or on one that lends
 // itself meanwhile (ReceiveHere), by one at a time; every callback runs on the
 // loop's, so they never overlap. Send and Close come from any thread. No lock
-// is held over a callback, nor over a system call (see `users_`) but Watch's.
+// is held over a callback, nor over a system call (see `users_`) but those of
+// Watch and TakeRemains, which do not block.
+//
+// What the peer has received (OnTaken). A descriptor in a unix socket's queue
+// counts as one in flight of the sender's user until the peer receives it, and
+// the queue stays with the peer for as long as that keeps its end open.
+// SIOCOUTQ says how much of what was sent is still there: each message with its
+// own bytes and some of the kernel's, at least kLeastMessage in all. A peer
+// receives in order; so while a watched message is there, so is all that was
+// sent after it, and the queue has at least kLeastMessage more than that. What
+// was sent after it counts with no more than it has: with its bytes, or with
+// the growth of the queue in its send, which is less where the peer received
+// meanwhile. So a message that is still there is never taken for one that has
+// left; one that has left is seen to, at the latest once the queue is empty.
+// The kernel wakes the loop (EPOLLOUT) for each message that the peer takes
+// from a queue that is less than a quarter full.
+//
+// A connection that is waited for in that way keeps its descriptor, shut down
+// in both directions, when it is closed.
 //
 // Ownership. Shared by the LocalSocket and the loop (event_loop.h), since a
 // callback may destroy the LocalSocket.
@@ -16,6 +34,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +71,11 @@ class UnixConnection final
   void Start(LocalSocket::Callbacks callbacks) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Send(std::string message, std::shared_ptr<SharedMemory> memory)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Shared: see Message.
+  absl::Status SendWatched(std::string message,
+                           std::shared_ptr<SharedMemory> memory,
+                           LocalSocket::OnTaken on_taken)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Close();
   bool ReceiveHere(
       absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take)
@@ -63,19 +87,28 @@ class UnixConnection final
   void Abandon() ABSL_LOCKS_EXCLUDED(mutex_);
 
   void OnEvents(std::uint32_t events) override;
-  void OnLoopStopped() override { Close(); }
+  void OnLoopStopped() override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Message {
     std::string bytes;
     // Shared with the sender: kept until it has been sent.
     std::shared_ptr<SharedMemory> memory;
+    bool watched = false;
+  };
+  // The message of SendWatched that the peer has not received.
+  struct Watched {
+    LocalSocket::OnTaken on_taken;
+    bool sent = false;
+    // Of what was sent after it: see above.
+    std::size_t after = 0;
   };
   // Of a closed connection that nobody uses any more; they end outside the
   // lock.
   struct Remains {
     Descriptor socket;
     std::deque<Message> unsent;
+    std::optional<Watched> watched;
   };
   // What one recvmsg brought.
   struct Received {
@@ -86,6 +119,21 @@ class UnixConnection final
 
   UnixConnection(EventLoop* loop, Descriptor socket,
                  const PeerCredentials& credentials);
+
+  // Of every message of a peer's queue, whatever it says: the kernel's own part
+  // is more than 500 bytes.
+  static constexpr std::size_t kLeastMessage = 256;
+
+  absl::Status Enqueue(Message message, LocalSocket::OnTaken on_taken)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Tells of what the peer has received since.
+  void TellTaken() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether somebody is still to be told.
+  bool IsWatching() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return (watched_ && watched_->sent) || (closed_ && on_gone_ != nullptr);
+  }
+  // One message has been sent, which made the queue grow by `grown`.
+  Message NoteSent(std::size_t grown) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void Receive() ABSL_LOCKS_EXCLUDED(mutex_);
   Received ReceiveOne(int fd);
@@ -149,6 +197,11 @@ class UnixConnection final
   std::deque<Message> queue_ ABSL_GUARDED_BY(mutex_);
   std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t queued_descriptors_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  std::optional<Watched> watched_ ABSL_GUARDED_BY(mutex_);
+  LocalSocket::OnTaken on_gone_ ABSL_GUARDED_BY(mutex_);
+  // Closed, and kept to see what the peer receives.
+  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace firnkv

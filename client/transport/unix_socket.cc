@@ -58,9 +58,9 @@ absl::Status PathStatus(int error, std::string_view what,
   }
 }
 
-absl::StatusOr<Descriptor> NewSocket() {
-  Descriptor fd(
-      socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+// `type`: SOCK_SEQPACKET, SOCK_STREAM.
+absl::StatusOr<Descriptor> NewSocket(int type) {
+  Descriptor fd(socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "unix socket");
   return fd;
 }
@@ -77,6 +77,12 @@ class UnixLocalSocket : public LocalSocket {
   absl::Status Send(std::string message,
                     std::shared_ptr<SharedMemory> memory) override {
     return connection_->Send(std::move(message), std::move(memory));
+  }
+  absl::Status SendWatched(std::string message,
+                           std::shared_ptr<SharedMemory> memory,
+                           OnTaken on_taken) override {
+    return connection_->SendWatched(std::move(message), std::move(memory),
+                                    std::move(on_taken));
   }
   void Close() override { connection_->Close(); }
   bool ReceiveHere(
@@ -138,11 +144,11 @@ class UnixListener : public LocalListener {
 };
 
 // A socket that listens at `path`, where nothing of worth is.
-absl::StatusOr<Descriptor> ListenAt(const std::string& path) {
+absl::StatusOr<Descriptor> ListenAt(const std::string& path, int type) {
   const std::string nascent = StrCat(path, kNascent);
   ASSIGN_OR_RETURN(sockaddr_un address, UnixAddress(path));
   std::memcpy(address.sun_path, nascent.data(), nascent.size());
-  ASSIGN_OR_RETURN(Descriptor fd, NewSocket());
+  ASSIGN_OR_RETURN(Descriptor fd, NewSocket(type));
   // Left by somebody who was killed here.
   unlink(nascent.c_str());
   if (bind(fd.get(), Plain(address), sizeof(address)) != 0) {
@@ -156,6 +162,20 @@ absl::StatusOr<Descriptor> ListenAt(const std::string& path) {
     return PathStatus(error, "listen at", path);
   }
   return fd;
+}
+
+absl::StatusOr<std::unique_ptr<LocalListener>> AcceptAt(
+    EventLoop* loop, std::string_view path, int type,
+    Acceptor::OnSocket on_socket) {
+  RETURN_IF_ERROR(CheckSocketPathIsFree(path));
+  std::string name(path);
+  ASSIGN_OR_RETURN(Descriptor listening, ListenAt(name, type));
+  const std::optional<FileIdentity> identity = IdentityOf(name);
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<Acceptor> acceptor,
+      Acceptor::Start(loop, std::move(listening), std::move(on_socket)));
+  return std::make_unique<UnixListener>(std::move(acceptor), std::move(name),
+                                        identity);
 }
 
 }  // namespace
@@ -172,7 +192,7 @@ absl::StatusOr<std::unique_ptr<UnixSockets>> UnixSockets::Make(
 absl::StatusOr<std::unique_ptr<LocalSocket>> UnixSockets::Connect(
     std::string_view path) {
   ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(path));
-  ASSIGN_OR_RETURN(Descriptor fd, NewSocket());
+  ASSIGN_OR_RETURN(Descriptor fd, NewSocket(SOCK_SEQPACKET));
   // On a unix socket this ends at once, one way or the other.
   if (connect(fd.get(), Plain(address), sizeof(address)) != 0) {
     return PathStatus(errno, "connect to", path);
@@ -183,24 +203,21 @@ absl::StatusOr<std::unique_ptr<LocalSocket>> UnixSockets::Connect(
 absl::StatusOr<std::unique_ptr<LocalListener>> UnixSockets::Listen(
     std::string_view path,
     absl::AnyInvocable<void(std::unique_ptr<LocalSocket>)> on_accept) {
-  RETURN_IF_ERROR(CheckSocketPathIsFree(path));
-  std::string name(path);
-  ASSIGN_OR_RETURN(Descriptor listening, ListenAt(name));
-  const std::optional<FileIdentity> identity = IdentityOf(name);
   EventLoop* const loop = loop_.get();
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<Acceptor> acceptor,
-      Acceptor::Start(
-          loop, std::move(listening),
-          [loop, proof = options_.namespace_proof,
-           on_accept = std::move(on_accept)](Descriptor fd) mutable {
-            absl::StatusOr<std::unique_ptr<LocalSocket>> socket =
-                MakeSocket(loop, std::move(fd), proof);
-            // Else the peer is gone, or the loop ends.
-            if (socket.ok()) on_accept(*std::move(socket));
-          }));
-  return std::make_unique<UnixListener>(std::move(acceptor), std::move(name),
-                                        identity);
+  return AcceptAt(loop, path, SOCK_SEQPACKET,
+                  [loop, proof = options_.namespace_proof,
+                   on_accept = std::move(on_accept)](Descriptor fd) mutable {
+                    absl::StatusOr<std::unique_ptr<LocalSocket>> socket =
+                        MakeSocket(loop, std::move(fd), proof);
+                    // Else the peer is gone, or the loop ends.
+                    if (socket.ok()) on_accept(*std::move(socket));
+                  });
+}
+
+absl::StatusOr<std::unique_ptr<LocalListener>> ListenForStreams(
+    EventLoop* loop, std::string_view path,
+    absl::AnyInvocable<void(Descriptor)> on_socket) {
+  return AcceptAt(loop, path, SOCK_STREAM, std::move(on_socket));
 }
 
 absl::Status CheckSocketPathIsFree(std::string_view path) {
@@ -216,7 +233,7 @@ absl::Status CheckSocketPathIsFree(std::string_view path) {
                " exists and is not a socket; remove it or name "
                "another path"));
   }
-  ASSIGN_OR_RETURN(const Descriptor fd, NewSocket());
+  ASSIGN_OR_RETURN(const Descriptor fd, NewSocket(SOCK_SEQPACKET));
   const int result = connect(fd.get(), Plain(address), sizeof(address));
   // Refused by a socket file whose owner has ended. Any other answer, also that
   // the type is another one (EPROTOTYPE) or the queue full, is of somebody who

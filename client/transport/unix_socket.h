@@ -16,8 +16,10 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/transport/descriptor.h"
 #include "client/transport/event_loop.h"
 #include "client/transport/local_socket.h"
 #include "client/transport/peer_credentials.h"
@@ -53,6 +55,14 @@ class UnixSockets : public LocalSockets {
   const Options options_;
   std::unique_ptr<EventLoop> loop_;
 };
+
+// Ordinary unix sockets (SOCK_STREAM), listened for in the same way, as they
+// are: non-blocking, close-on-exec. For servers that know what to do with a
+// descriptor. The callback runs on the loop's thread; `loop` outlives the
+// listener.
+absl::StatusOr<std::unique_ptr<LocalListener>> ListenForStreams(
+    EventLoop* loop, std::string_view path,
+    absl::AnyInvocable<void(Descriptor)> on_socket);
 
 // OK where nothing is at `path`, or the socket of somebody who has ended;
 // ALREADY_EXISTS where somebody listens (on a socket of whatever type),

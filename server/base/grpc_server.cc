@@ -15,7 +15,6 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/server_callback.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <cstring>
 #include <optional>
@@ -78,9 +77,6 @@ class PendingReply {
 
 // Why an address cannot be listened on, since gRPC does not say: tries itself.
 std::string WhyNot(const std::string& address) {
-  if (const auto path = UnixPath(address)) {
-    return "see that its folder exists and may be written to";
-  }
   const absl::StatusOr<HostPort> host_port = ParseHostPort(address);
   if (!host_port.ok()) return std::string(ToStd(host_port.status().message()));
   const auto numeric = NumericAddress(*host_port);
@@ -183,7 +179,12 @@ class GrpcIsSilent {
 
 struct GrpcServer::Parts {
   std::vector<std::unique_ptr<Bridge>> bridges;
+  // What gRPC takes connections by that it has not accepted; none where no
+  // address is a unix socket. It outlives the server.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
+  // Before the server is told to end, since it would leak what comes later.
+  std::vector<std::unique_ptr<CappedListener>> listeners;
   bool shut_down = false;
 };
 
@@ -217,8 +218,13 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const std::string& address = options.addresses[i];
     if (const auto path = UnixPath(address)) {
-      // gRPC replaces what is there without a word.
       RETURN_IF_ERROR(CheckSocketPathIsFree(*path));
+      if (parts->acceptor != nullptr) continue;
+      using Builder = grpc::ServerBuilder::experimental_type;
+      parts->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+          Builder::ExternalConnectionType::FROM_FD,
+          grpc::InsecureServerCredentials());
+      continue;
     }
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(),
                              &ports[i]);
@@ -231,6 +237,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   // The constructor is private. NOLINTNEXTLINE
   std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(parts)));
   RETURN_IF_ERROR(started->NoteAddresses(options.addresses, ports));
+  RETURN_IF_ERROR(started->ListenAtPaths(options));
   // The health service knows of a service only what it was told.
   for (const ControlService* const handler : handlers) {
     started->parts_->server->GetHealthCheckService()->SetServingStatus(
@@ -243,24 +250,42 @@ absl::Status GrpcServer::NoteAddresses(
     const std::vector<std::string>& addresses, const std::vector<int>& ports) {
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const std::string& address = addresses[i];
+    const bool is_path = UnixPath(address).has_value();
     // gRPC gives up on all where one fails; the one without a port is why.
-    if (ports[i] == 0) {
+    if (ports[i] == 0 && !is_path) {
       return absl::UnavailableError(
           StrCat("cannot listen on ", address, ": ", WhyNot(address)));
     }
     if (parts_->server == nullptr) continue;
-    const auto path = UnixPath(address);
-    // gRPC leaves it to the umask.
-    if (path.has_value() && chmod(path->c_str(), 0666) != 0) {
-      return absl::ErrnoToStatus(errno, StrCat("chmod 0666 ", *path));
-    }
     addresses_.push_back(
-        path.has_value()
-            ? address
-            : StrCat(address.substr(0, address.rfind(':')), ":", ports[i]));
+        is_path ? address
+                : StrCat(address.substr(0, address.rfind(':')), ":", ports[i]));
   }
   if (parts_->server == nullptr) {
     return absl::UnavailableError("gRPC did not start a server");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GrpcServer::ListenAtPaths(const Options& options) {
+  grpc::experimental::ExternalConnectionAcceptor* const acceptor =
+      parts_->acceptor.get();
+  for (const std::string& address : options.addresses) {
+    const auto path = UnixPath(address);
+    if (!path.has_value()) continue;
+    absl::StatusOr<std::unique_ptr<CappedListener>> listener =
+        CappedListener::Start(*path, options.unix_connections,
+                              [acceptor](Descriptor socket) {
+                                grpc::experimental::ExternalConnectionAcceptor::
+                                    NewConnectionParameters connection;
+                                connection.fd = socket.Release();
+                                acceptor->HandleNewConnection(&connection);
+                              });
+    if (!listener.ok()) {
+      return absl::UnavailableError(StrCat("cannot listen on ", address, ": ",
+                                           ToStd(listener.status().message())));
+    }
+    parts_->listeners.push_back(*std::move(listener));
   }
   return absl::OkStatus();
 }
@@ -273,6 +298,7 @@ void GrpcServer::Shutdown(absl::Duration grace) {
   if (parts_->server == nullptr || std::exchange(parts_->shut_down, true)) {
     return;
   }
+  parts_->listeners.clear();
   parts_->server->Shutdown(gpr_time_add(
       gpr_now(GPR_CLOCK_MONOTONIC),
       gpr_time_from_nanos(absl::ToInt64Nanoseconds(grace), GPR_TIMESPAN)));

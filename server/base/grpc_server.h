@@ -24,6 +24,7 @@
 #include "client/transport/control_channel.h"
 #include "proto/base/bytes.h"
 #include "proto/base/limits.h"
+#include "server/base/capped_listener.h"
 
 namespace firnkv {
 
@@ -34,6 +35,8 @@ class GrpcServer {
     // A unix socket gets mode 0666: who may do what is decided by sessions and
     // tokens.
     std::vector<std::string> addresses;
+    // Connections to each unix socket; one beyond is closed (rule S4).
+    CappedListener::Options unix_connections;
     // Longer requests and answers are RESOURCE_EXHAUSTED.
     std::size_t max_message_bytes = kMaxControlMessageBytes;
     // Of messages that are being received, all connections together; beyond it
@@ -77,6 +80,8 @@ class GrpcServer {
   // What became of listening; fills addresses_.
   absl::Status NoteAddresses(const std::vector<std::string>& addresses,
                              const std::vector<int>& ports);
+  // Connections may come from now on.
+  absl::Status ListenAtPaths(const Options& options);
 
   const std::unique_ptr<Parts> parts_;
   std::vector<std::string> addresses_;

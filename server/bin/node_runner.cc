@@ -62,6 +62,12 @@ absl::Status NodeRunner::StartNode(const DaemonOptions& daemon,
   GrpcServer::Options server;
   server.addresses = {options_.control,
                       StrCat("unix:", options_.socket, ".control")};
+  // A Client has one; some more are for those who look at the node.
+  constexpr std::size_t kLookers = 16;
+  server.unix_connections = {
+      .most = static_cast<std::size_t>(options_.max_sessions) + kLookers,
+      .most_a_uid =
+          static_cast<std::size_t>(options_.max_sessions_a_uid) + kLookers};
   ASSIGN_OR_RETURN(server_, GrpcServer::Start(server, node_->services()));
   control_address_ = server_->addresses()[0];
   RETURN_IF_ERROR(node_->Start(control_address_));

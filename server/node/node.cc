@@ -35,7 +35,8 @@ Node::Node(const NodeOptions& options, const Seams& seams, Parts parts)
       credentials_(parts_.secret, ClusterOf(parts_), seams.clock),
       announcements_(options.announcements, seams.executor),
       notices_(seams.executor),
-      descriptors_(options.max_descriptors_in_flight) {
+      descriptors_({.in_all = options.max_descriptors_in_flight,
+                    .a_key = options.max_descriptors_in_flight_a_tenant}) {
   CHECK(Validate(options).ok());
   address_.node = parts_.state->memory().node;
   address_.epoch = NodeEpoch{seams.random->NonZero64()};

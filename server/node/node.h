@@ -37,7 +37,6 @@
 #include "server/node/copier.h"
 #include "server/node/copy_checks.h"
 #include "server/node/copy_fetcher.h"
-#include "server/node/descriptor_budget.h"
 #include "server/node/housekeeper.h"
 #include "server/node/namespace_cache.h"
 #include "server/node/node_catalog_client.h"
@@ -109,6 +108,7 @@ class Node {
   PoolSnapshot pool() const { return pool_->Snapshot(); }
   // Runs of blocks that come, or wait to come, from other nodes.
   std::size_t copies_under_way() const { return copies_->runs(); }
+  std::size_t descriptors_in_flight() const { return descriptors_.size(); }
   // Every copy that can be read now: a pass over the whole pool, for whoever
   // compares it with the catalog's index.
   std::vector<SlotHeader> Residents() const;
@@ -155,7 +155,7 @@ class Node {
   std::unique_ptr<WritePath> writes_;
   std::unique_ptr<CopyFetcher> copies_;
   std::unique_ptr<Promoter> promoter_;
-  DescriptorBudget descriptors_;
+  DescriptorCounts descriptors_;
   std::unique_ptr<SessionListener> sessions_;
   std::unique_ptr<Housekeeper> housekeeper_;
   std::unique_ptr<NodeService> service_;

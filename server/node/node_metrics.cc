@@ -234,6 +234,12 @@ void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
                  [sessions = parts.sessions] {
                    return static_cast<double>(sessions->connections());
                  });
+  list->AddGauge(
+      "firnkv_node_descriptors_in_flight",
+      "Descriptors sent to sessions that have not received them.",
+      [sessions = parts.sessions] {
+        return static_cast<double>(sessions->descriptors_in_flight());
+      });
   list->AddCounter("firnkv_node_refused_sessions_total",
                    "Local connections refused by a cap.",
                    &parts.sessions->counters().over_caps);

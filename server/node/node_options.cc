@@ -75,6 +75,12 @@ void DescribeSessions(NodeOptions* options, OptionList* list) {
                        "far below nofile.",
                .least = 1,
                .most = 4096});
+  list->Count("sessions.max_descriptors_in_flight_a_tenant",
+              &options->max_descriptors_in_flight_a_tenant,
+              {.help = "Of those, on their way to sessions of one tenant, also "
+                       "of sessions that have ended without receiving them.",
+               .least = 1,
+               .most = 4096});
   list->Bytes("staging.max_bytes_a_session",
               &options->staging.max_bytes_a_session,
               {.help = "Staging that one session may lend.",

@@ -67,7 +67,8 @@ struct NodeOptions {
   Staging::Options staging;
   std::uint64_t max_sessions = 4096;
   std::uint64_t max_sessions_a_uid = 1024;
-  std::uint64_t max_descriptors_in_flight = 64;
+  std::uint64_t max_descriptors_in_flight = 256;
+  std::uint64_t max_descriptors_in_flight_a_tenant = 16;
   std::uint64_t max_stream_connections = 1024;
   std::uint64_t max_stream_connections_a_tenant = 256;
   absl::Duration longest_response = absl::Seconds(30);

@@ -10,7 +10,10 @@ namespace firnkv {
 
 SessionListener::SessionListener(const Options& options,
                                  const SessionSocket::Parts& parts)
-    : options_(options), parts_(parts) {}
+    : options_(options),
+      parts_(parts),
+      places_({.in_all = options.max_sessions,
+               .a_key = options.max_sessions_a_uid}) {}
 
 SessionListener::~SessionListener() { Close(); }
 
@@ -28,38 +31,34 @@ absl::Status SessionListener::Listen(LocalSockets* sockets,
   return absl::OkStatus();
 }
 
-absl::Status SessionListener::CheckCaps(std::uint32_t uid) const {
-  if (sockets_.size() >= options_.max_sessions) {
-    return absl::ResourceExhaustedError(StrCat(
-        "this node serves at most ", options_.max_sessions, " sessions"));
-  }
-  const auto it = by_uid_.find(uid);
-  if (it != by_uid_.end() && it->second >= options_.max_sessions_a_uid) {
+absl::Status SessionListener::Full(std::uint32_t uid) const {
+  const std::size_t of_uid = places_.Of(uid);
+  if (of_uid >= options_.max_sessions_a_uid) {
     return absl::ResourceExhaustedError(
-        StrCat("uid ", uid, " has ", it->second, " sessions already"));
+        StrCat("uid ", uid, " has ", of_uid, " sessions already"));
   }
-  return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat("this node serves at most ", options_.max_sessions, " sessions"));
 }
 
 void SessionListener::OnAccept(std::unique_ptr<LocalSocket> socket) {
   counters_.accepted.Add();
   const std::uint32_t uid = socket->credentials().uid;
   std::uint64_t number = 0;
-  absl::Status status;
+  ConnectionCounts::Receipt place = places_.Take(uid);
+  absl::Status status = place ? absl::OkStatus() : Full(uid);
   {
     MutexLock lock(&mutex_);
-    status = closed_ ? absl::UnavailableError("the node is closing")
-                     : CheckCaps(uid);
+    if (closed_) status = absl::UnavailableError("the node is closing");
     if (status.ok()) {
       number = next_number_++;
-      ++by_uid_[uid];
-      sockets_[number] = nullptr;  // Counted from here on.
+      sockets_[number] = nullptr;
     }
   }
   // Shared: see SocketPtr.
   const auto session = std::make_shared<SessionSocket>(
-      options_.session, parts_, std::move(socket),
-      [this, number, uid] { OnEnded(number, uid); });
+      options_.session, parts_, std::move(socket), std::move(place),
+      [this, number] { OnEnded(number); });
   if (!status.ok()) {
     counters_.over_caps.Add();
     return session->End(status);
@@ -74,15 +73,13 @@ void SessionListener::OnAccept(std::unique_ptr<LocalSocket> socket) {
   session->Start();
 }
 
-void SessionListener::OnEnded(std::uint64_t number, std::uint32_t uid) {
+void SessionListener::OnEnded(std::uint64_t number) {
   MutexLock lock(&mutex_);
   const auto it = sockets_.find(number);
   if (it == sockets_.end()) return;
   // Destroyed by a task: this may be a callback of the socket.
   ended_.push_back(std::move(it->second));
   sockets_.erase(it);
-  const auto count = by_uid_.find(uid);
-  if (--count->second == 0) by_uid_.erase(count);
   parts_.executor->Post(scope_.Wrap([this] { DropEnded(); }));
 }
 
@@ -116,11 +113,6 @@ void SessionListener::OnRegionRetiring(std::uint64_t region) {
   for (const SocketPtr& socket : All()) socket->OnRegionRetiring(region);
 }
 
-std::size_t SessionListener::connections() const {
-  MutexLock lock(&mutex_);
-  return sockets_.size();
-}
-
 void SessionListener::StopAccepting() {
   std::unique_ptr<LocalListener> listener;
   MutexLock lock(&mutex_);
@@ -135,7 +127,6 @@ void SessionListener::Close() {
     closed_ = true;
     listener = std::move(listener_);
     sockets.swap(sockets_);
-    by_uid_.clear();
   }
   listener.reset();
   const absl::Status why = absl::UnavailableError("the node is closing");

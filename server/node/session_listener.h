@@ -1,5 +1,7 @@
 // Accepts local sessions, keeps them, and bounds how many there are: in all and
-// by uid (rule S4). One beyond a cap is told so and closed.
+// by uid (rule S4). One beyond a cap is told so and closed. One that has ended
+// counts for as long as its peer keeps it and has not received all that was
+// sent: the node's memory is in it.
 //
 // Silent peers: a connection that says no hello is closed after
 // SessionSocket::Options::hello_timeout, so the caps bound those too: 4,096
@@ -63,7 +65,11 @@ class SessionListener {
   // Tells every session that maps it.
   void OnRegionRetiring(std::uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  std::size_t connections() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // That count by the caps.
+  std::size_t connections() const { return places_.size(); }
+  std::size_t descriptors_in_flight() const {
+    return parts_.descriptors->size();
+  }
   const Counters& counters() const { return counters_; }
 
  private:
@@ -72,24 +78,22 @@ class SessionListener {
 
   void OnAccept(std::unique_ptr<LocalSocket> socket)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckCaps(std::uint32_t uid) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnEnded(std::uint64_t number, std::uint32_t uid)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Why there is no place for it.
+  absl::Status Full(std::uint32_t uid) const;
+  void OnEnded(std::uint64_t number) ABSL_LOCKS_EXCLUDED(mutex_);
   void DropEnded() ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<SocketPtr> All() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const SessionSocket::Parts parts_;
   Counters counters_;
+  ConnectionCounts places_;
 
   mutable Mutex mutex_;
   std::unique_ptr<LocalListener> listener_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::flat_hash_map<std::uint64_t, SocketPtr> sockets_
-      ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::uint32_t, std::size_t> by_uid_
       ABSL_GUARDED_BY(mutex_);
   std::vector<SocketPtr> ended_ ABSL_GUARDED_BY(mutex_);
 

@@ -28,9 +28,11 @@ absl::Status Broken(std::string_view what) {
 
 SessionSocket::SessionSocket(const Options& options, const Parts& parts,
                              std::unique_ptr<LocalSocket> socket,
+                             ConnectionCounts::Receipt place,
                              absl::AnyInvocable<void() &&> on_ended)
     : options_(options),
       parts_(parts),
+      place_(std::move(place)),
       on_ended_(std::move(on_ended)),
       socket_(std::move(socket)) {}
 
@@ -57,7 +59,9 @@ void SessionSocket::Start() {
            [this](std::string message, std::shared_ptr<SharedMemory> memory) {
              OnMessage(message, std::move(memory));
            },
-       .on_closed = [this](const absl::Status& why) { End(why); }});
+       .on_closed = [this](const absl::Status& why) { End(why); },
+       // Holds the place until it is destroyed; nothing else is to do.
+       .on_gone = [place = std::move(place_)] {}});
 }
 
 void SessionSocket::OnMessage(const std::string& message,
@@ -208,7 +212,7 @@ void SessionSocket::Welcome(const LiveSession& session,
   welcome->set_max_staging_bytes(options_.max_staging_bytes);
   welcome->set_max_stagings(options_.max_stagings);
   welcome->set_call_frames(wishes.call_frames);
-  Send(message, nullptr);
+  Send(message);
 }
 
 absl::Status SessionSocket::OnLiveMessage(
@@ -242,32 +246,54 @@ absl::Status SessionSocket::OnLiveMessage(
 
 absl::Status SessionSocket::OnDescriptorWanted(
     const v1::DescriptorWanted& request) {
-  const Flight wanted{request.region(), request.what()};
+  const Wanted wanted{request.region(), request.what()};
   if (wanted.what != kPoolRegion && wanted.what != kHeaderTable) {
     return Broken("a descriptor of no known kind");
   }
-  const absl::StatusOr<RegionFiles> files = TakeDescriptor(wanted);
+  {
+    MutexLock lock(&mutex_);
+    // What waits before it in the socket may hide that the last one has been
+    // received, for a moment: this one is sent when that has shown.
+    if (in_flight_ && in_flight_->said && !wanted_next_) {
+      wanted_next_ = wanted;
+      return absl::OkStatus();
+    }
+  }
+  SendDescriptor(wanted);
+  return absl::OkStatus();
+}
+
+void SessionSocket::SendDescriptor(const Wanted& wanted) {
+  absl::StatusOr<Ready> ready = TakeDescriptor(wanted);
   v1::NodeMessage message;
-  if (!files.ok()) {
+  if (!ready.ok()) {
     v1::DescriptorRefused* const refused = message.mutable_descriptor_refused();
     refused->set_region(wanted.region);
     refused->set_what(wanted.what);
-    refused->set_reason(std::string(files.status().message()));
-    Send(message, nullptr);
-    return absl::OkStatus();
+    refused->set_reason(std::string(ready.status().message()));
+    return Send(message);
   }
   const auto& memory =
-      wanted.what == kPoolRegion ? files->slots : files->headers;
+      wanted.what == kPoolRegion ? ready->files.slots : ready->files.headers;
   v1::DescriptorIs* const is = message.mutable_descriptor_is();
   is->set_region(wanted.region);
   is->set_what(wanted.what);
   is->set_bytes(memory->bytes());
-  Send(message, memory);
-  return absl::OkStatus();
+  // The receipt may outlive this session: it goes with the descriptor.
+  const absl::Status sent = socket_->SendWatched(
+      message.SerializeAsString(), memory,
+      [receipt = std::move(ready->receipt),
+       received = scope_.Wrap([this, flight = ready->flight] {
+         OnDescriptorReceived(flight);
+       })]() mutable {
+        receipt = DescriptorCounts::Receipt();
+        std::move(received)();
+      });
+  if (!sent.ok()) End(sent);
 }
 
-absl::StatusOr<RegionFiles> SessionSocket::TakeDescriptor(
-    const Flight& wanted) {
+absl::StatusOr<SessionSocket::Ready> SessionSocket::TakeDescriptor(
+    const Wanted& wanted) {
   LiveSession session;
   {
     MutexLock lock(&mutex_);
@@ -279,7 +305,9 @@ absl::StatusOr<RegionFiles> SessionSocket::TakeDescriptor(
   if (!session.mapping) {
     return absl::PermissionDeniedError("this session maps nothing");
   }
-  if (!parts_.descriptors->Take()) {
+  Ready ready;
+  ready.receipt = parts_.descriptors->Take(session.tenant);
+  if (!ready.receipt) {
     return absl::ResourceExhaustedError("too many descriptors are in flight");
   }
   bool first = false;
@@ -291,39 +319,61 @@ absl::StatusOr<RegionFiles> SessionSocket::TakeDescriptor(
   }
   absl::StatusOr<RegionFiles> files =
       parts_.pool->MapRegion(session.tenant, session.id, wanted.region);
-  bool sent = false;
+  bool goes = false;
   {
     MutexLock lock(&mutex_);
-    sent = files.ok() && state_ == State::kLive;
-    if (!sent && first) mapped_.erase(wanted.region);
-    if (sent) {
-      in_flight_ = wanted;
-      const std::uint64_t flight = ++flights_;
+    goes = files.ok() && state_ == State::kLive;
+    if (!goes && first) mapped_.erase(wanted.region);
+    if (goes) {
+      in_flight_ = Flight{.wanted = wanted};
+      ready.flight = ++flights_;
       parts_.executor->PostAt(
           parts_.executor->clock()->Now() + options_.descriptor_timeout,
-          scope_.Wrap([this, flight] { OnDescriptorTimeout(flight); }));
+          scope_.Wrap(
+              [this, flight = flights_] { OnDescriptorTimeout(flight); }));
     }
   }
-  if (!sent) parts_.descriptors->GiveBack();
-  if (!sent && files.ok()) {
+  if (!files.ok()) return files.status();
+  if (!goes) {
     // The session ended meanwhile: it maps nothing.
     parts_.pool->EndSession(session.id);
     return absl::CancelledError("the session has ended");
   }
-  return files;
+  ready.files = *std::move(files);
+  return ready;
 }
 
 absl::Status SessionSocket::OnDescriptorTaken(
     const v1::DescriptorTaken& taken) {
+  std::optional<Wanted> next;
   {
     MutexLock lock(&mutex_);
-    if (!in_flight_ || *in_flight_ != Flight{taken.region(), taken.what()}) {
+    if (!in_flight_ || in_flight_->said ||
+        in_flight_->wanted != Wanted{taken.region(), taken.what()}) {
       return Broken("a descriptor was taken that was not sent");
     }
-    in_flight_.reset();
+    in_flight_->said = true;
+    next = Landed();
   }
-  parts_.descriptors->GiveBack();
+  if (next) SendDescriptor(*next);
   return absl::OkStatus();
+}
+
+void SessionSocket::OnDescriptorReceived(std::uint64_t flight) {
+  std::optional<Wanted> next;
+  {
+    MutexLock lock(&mutex_);
+    if (!in_flight_ || flights_ != flight) return;
+    in_flight_->received = true;
+    next = Landed();
+  }
+  if (next) SendDescriptor(*next);
+}
+
+std::optional<SessionSocket::Wanted> SessionSocket::Landed() {
+  if (!in_flight_->said || !in_flight_->received) return std::nullopt;
+  in_flight_.reset();
+  return std::exchange(wanted_next_, std::nullopt);
 }
 
 void SessionSocket::OnDescriptorTimeout(std::uint64_t flight) {
@@ -357,7 +407,7 @@ absl::Status SessionSocket::OnAddStaging(const v1::AddStaging& request,
     message.mutable_staging_refused()->set_reason(
         std::string(status.message()));
   }
-  Send(message, nullptr);
+  Send(message);
   return absl::OkStatus();
 }
 
@@ -382,7 +432,7 @@ void SessionSocket::OnRenewToken() {
       parts_.credentials->SessionToken(session.tenant, session.id));
   message.mutable_token_is()->set_token_life_seconds(
       static_cast<std::uint32_t>(absl::ToInt64Seconds(kTokenLife)));
-  Send(message, nullptr);
+  Send(message);
 }
 
 void SessionSocket::OnRegionRetiring(std::uint64_t region) {
@@ -392,13 +442,12 @@ void SessionSocket::OnRegionRetiring(std::uint64_t region) {
   }
   v1::NodeMessage message;
   message.mutable_region_retired()->set_region(region);
-  Send(message, nullptr);
+  Send(message);
 }
 
-void SessionSocket::Send(const v1::NodeMessage& message,
-                         std::shared_ptr<SharedMemory> memory) {
+void SessionSocket::Send(const v1::NodeMessage& message) {
   const absl::Status status =
-      socket_->Send(message.SerializeAsString(), std::move(memory));
+      socket_->Send(message.SerializeAsString(), nullptr);
   if (!status.ok()) End(status);
 }
 
@@ -410,13 +459,11 @@ SessionId SessionSocket::id() const {
 void SessionSocket::End(const absl::Status& why) {
   State before;
   SessionId session;
-  bool had_descriptor = false;
   {
     MutexLock lock(&mutex_);
     if (state_ == State::kEnded) return;
     before = std::exchange(state_, State::kEnded);
     session = session_.id;
-    had_descriptor = in_flight_.has_value();
     in_flight_.reset();
     parts_.executor->Cancel(hello_timer_);
   }
@@ -436,7 +483,6 @@ void SessionSocket::End(const absl::Status& why) {
         Severity::kNotice, "session_refused",
         {{"uid", socket_->credentials().uid}, {"why", why.ToString()}});
   }
-  if (had_descriptor) parts_.descriptors->GiveBack();
   socket_->Close();
   std::move(on_ended_)();
 }

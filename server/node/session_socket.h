@@ -7,9 +7,14 @@
 // token if it shows one, else its credentials by the uid map (rule S2,
 // tenant_directory.h). A peer of the node's own uid, or with capabilities by
 // which it could write what it may read, gets no mapping unless
-// `trust_same_uid` (rule P10): it reads by the stream. One descriptor is in
-// flight at a time, on request, and taken within descriptor_timeout, else the
-// session is closed (rule S4).
+// `trust_same_uid` (rule P10): it reads by the stream.
+//
+// Descriptors (rule S4). One is in flight at a time, on request, and taken
+// within descriptor_timeout, else the session is closed. Taken is one that the
+// peer has received, as the socket sees it, and has said so. The kernel counts
+// it as one of the node's until it is received, however long the session is
+// over: so does its tenant's and the node's bound (`descriptors`). In the same
+// way a connection counts by its uid until nothing is left in it (`place`).
 //
 // The socket's end is the session's: its id is nobody's from then on, its
 // leases, reservations and staging end at once, holds do not (rule S3).
@@ -50,8 +55,8 @@
 #include "proto/base/mutex.h"
 #include "proto/base/node_address.h"
 #include "proto/base/random.h"
+#include "server/base/capped_counts.h"
 #include "server/base/log.h"
-#include "server/node/descriptor_budget.h"
 #include "server/node/node_credentials.h"
 #include "server/node/reservations.h"
 #include "server/node/session_calls.h"
@@ -71,6 +76,10 @@ class NodeMessage;
 class SessionHello;
 class SessionWelcome;
 }  // namespace v1
+
+// Descriptors in flight by tenant; connections by uid.
+using DescriptorCounts = CappedCounts<TenantId>;
+using ConnectionCounts = CappedCounts<std::uint32_t>;
 
 class SessionSocket {
  public:
@@ -96,17 +105,19 @@ class SessionSocket {
     NodeCredentials* credentials = nullptr;
     TenantDirectory* tenants = nullptr;
     SessionRegistry* registry = nullptr;
-    DescriptorBudget* descriptors = nullptr;
+    DescriptorCounts* descriptors = nullptr;
     DramPool* pool = nullptr;
     Reservations* reservations = nullptr;
     Staging* staging = nullptr;
     SessionCalls::Parts calls;
   };
 
+  // `place` is none where the connection is beyond its caps, and End follows.
   // `on_ended` runs once, under no lock; the socket may be destroyed from a
   // task then, not from inside.
   SessionSocket(const Options& options, const Parts& parts,
                 std::unique_ptr<LocalSocket> socket,
+                ConnectionCounts::Receipt place,
                 absl::AnyInvocable<void() &&> on_ended);
   // Ends the session.
   ~SessionSocket();
@@ -131,10 +142,21 @@ class SessionSocket {
     bool knows_layout = false;
     std::uint32_t call_frames = 0;  // Agreed.
   };
-  struct Flight {
+  struct Wanted {
     std::uint64_t region = 0;
     std::uint32_t what = 0;
-    friend bool operator==(const Flight&, const Flight&) = default;
+    friend bool operator==(const Wanted&, const Wanted&) = default;
+  };
+  // A descriptor on its way.
+  struct Flight {
+    Wanted wanted;
+    bool received = false;
+    bool said = false;
+  };
+  struct Ready {
+    RegionFiles files;
+    std::uint64_t flight = 0;
+    DescriptorCounts::Receipt receipt;
   };
 
   // In the order in which they run. Descriptors are shared with the socket that
@@ -156,10 +178,14 @@ class SessionSocket {
                              std::shared_ptr<SharedMemory> memory);
   absl::Status OnDescriptorWanted(const v1::DescriptorWanted& request)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<RegionFiles> TakeDescriptor(const Flight& wanted)
+  void SendDescriptor(const Wanted& wanted) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Ready> TakeDescriptor(const Wanted& wanted)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnDescriptorTaken(const v1::DescriptorTaken& taken)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnDescriptorReceived(std::uint64_t flight) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The next one, once the one in flight is taken.
+  std::optional<Wanted> Landed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnDescriptorTimeout(std::uint64_t flight) ABSL_LOCKS_EXCLUDED(mutex_);
   // Shared: see OnMessage.
   absl::Status OnAddStaging(const v1::AddStaging& request,
@@ -167,22 +193,22 @@ class SessionSocket {
   void OnRegionUnmapped(std::uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRenewToken();
 
-  // Ends the session where the peer does not read. Shared: the pool has the
-  // descriptor too.
-  void Send(const v1::NodeMessage& message,
-            std::shared_ptr<SharedMemory> memory);
+  // Ends the session where the peer does not read.
+  void Send(const v1::NodeMessage& message);
   bool IsOwn() const;
 
   const Options options_;
   const Parts parts_;
+  ConnectionCounts::Receipt place_;
   absl::AnyInvocable<void() &&> on_ended_;
 
   mutable Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kHello;
   LiveSession session_ ABSL_GUARDED_BY(mutex_);
   TimerId hello_timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
-  // The descriptor in flight, and how many there were.
+  // The descriptor in flight, what is wanted after it, and how many there were.
   std::optional<Flight> in_flight_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Wanted> wanted_next_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t flights_ ABSL_GUARDED_BY(mutex_) = 0;
   // Set as it becomes live, where its peer speaks frames; never reset.
   std::unique_ptr<SessionCalls> calls_ ABSL_GUARDED_BY(mutex_);

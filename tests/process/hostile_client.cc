@@ -13,8 +13,10 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "proto/base/mutex.h"
 #include "proto/base/status.h"
@@ -64,6 +66,12 @@ class HostileProgram {
     if (name == "guess-sessions") return GuessSessions(&world_, text);
     if (name == "guess-handles") return GuessHandles(&world_, number);
     if (name == "leave-in-flight") return LeaveInFlight(&world_, number);
+    if (name == "claim-in-flight") {
+      return ClaimInFlight(&world_, number, &unread_);
+    }
+    if (name == "open-control-without-end") {
+      return OpenControlWithoutEnd(&world_, number);
+    }
     if (name == "send-unexpected") return SendUnexpected(&world_);
     if (name == "open-without-end") return OpenWithoutEnd(&world_, number);
     if (name == "flood") return Flood(&world_, number);
@@ -83,6 +91,7 @@ class HostileProgram {
 
   HostileWorld world_;
   KeptRegions kept_;
+  std::vector<std::unique_ptr<HostileSession>> unread_;
 };
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include <utility>
 
-#include "client/transport/socket_address.h"
 #include "proto/base/checksum.h"
 #include "proto/base/frame.h"
 #include "proto/base/outcome.h"
@@ -17,6 +16,7 @@
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 #include "proto/base/wire.h"
+#include "tests/process/hostile_stream.h"
 
 namespace firnkv {
 namespace {
@@ -41,17 +41,15 @@ std::vector<int> NullDevices(std::size_t count,
   return fds;
 }
 
-// Blocking; invalid where nobody accepts.
-Descriptor ConnectStream(const std::string& address) {
-  const auto host = ParseHostPort(address);
-  if (!host.ok()) return {};
-  const auto numeric = NumericAddress(*host);
-  if (!numeric.has_value()) return {};
-  Descriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval patience = {.tv_sec = kPatienceSeconds, .tv_usec = 0};
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  if (connect(fd.get(), numeric->get(), numeric->length) != 0) return {};
-  return fd;
+// A region that the session may map.
+absl::StatusOr<std::uint64_t> ARegion(HostileWorld* world,
+                                      const HostileSession& session) {
+  ASSIGN_OR_RETURN(const v1::OpenReadResponse opened,
+                   OpenBlocks(world, session, 0, 1));
+  if (opened.extent_regions_size() == 0) {
+    return absl::NotFoundError("nothing to ask for");
+  }
+  return opened.extent_regions(0);
 }
 
 // A lead that says so, with the right checksum over it.
@@ -156,13 +154,9 @@ absl::StatusOr<Tally> LeaveInFlight(HostileWorld* world, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<HostileSession> session,
                      HostileSession::Connect(world->socket));
-    ASSIGN_OR_RETURN(const v1::OpenReadResponse opened,
-                     OpenBlocks(world, *session, 0, 1));
-    if (opened.extent_regions_size() == 0) {
-      return absl::NotFoundError("nothing to ask for");
-    }
+    ASSIGN_OR_RETURN(const std::uint64_t region, ARegion(world, *session));
     v1::ClientMessage wanted;
-    wanted.mutable_descriptor_wanted()->set_region(opened.extent_regions(0));
+    wanted.mutable_descriptor_wanted()->set_region(region);
     session->Send(wanted);
     ++tally["asked"];
     sessions.push_back(std::move(session));
@@ -173,6 +167,33 @@ absl::StatusOr<Tally> LeaveInFlight(HostileWorld* world, std::uint64_t count) {
     struct pollfd one = {
         .fd = session->socket(), .events = POLLRDHUP, .revents = 0};
     if (poll(&one, 1, kPatienceSeconds * 1000) == 1) ++tally["ended"];
+  }
+  return tally;
+}
+
+absl::StatusOr<Tally> ClaimInFlight(
+    HostileWorld* world, std::uint64_t count,
+    std::vector<std::unique_ptr<HostileSession>>* held) {
+  // Each would stay in flight: more in all than any bound.
+  constexpr int kClaims = 50;
+  Tally tally = {{"claimed", 0}, {"ended", 0}};
+  for (std::uint64_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(std::unique_ptr<HostileSession> session,
+                     HostileSession::Connect(world->socket));
+    ASSIGN_OR_RETURN(const std::uint64_t region, ARegion(world, *session));
+    v1::ClientMessage wanted;
+    wanted.mutable_descriptor_wanted()->set_region(region);
+    v1::ClientMessage taken;
+    taken.mutable_descriptor_taken()->set_region(region);
+    for (int claim = 0; claim < kClaims; ++claim) {
+      if (!session->Send(wanted) || !session->Send(taken)) break;
+      ++tally["claimed"];
+    }
+    // Each is of no use any more, in its second or at once.
+    struct pollfd one = {
+        .fd = session->socket(), .events = POLLRDHUP, .revents = 0};
+    if (poll(&one, 1, kPatienceSeconds * 1000) == 1) ++tally["ended"];
+    held->push_back(std::move(session));
   }
   return tally;
 }
@@ -216,6 +237,21 @@ absl::StatusOr<Tally> OpenWithoutEnd(HostileWorld* world, std::uint64_t count) {
     ++tally[session.ok() ? "opened" : "refused"];
     if (session.ok()) sessions.push_back(*std::move(session));
     silent.push_back(ConnectTo(world->socket));
+  }
+  return tally;
+}
+
+absl::StatusOr<Tally> OpenControlWithoutEnd(HostileWorld* world,
+                                            std::uint64_t count) {
+  Tally tally = {{"opened", 0}, {"refused", 0}};
+  std::vector<Descriptor> all;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Descriptor fd = ConnectTo(StrCat(world->socket, ".control"), SOCK_STREAM);
+    // gRPC speaks first.
+    char first = 0;
+    const bool spoken_to = recv(fd.get(), &first, 1, 0) == 1;
+    ++tally[spoken_to ? "opened" : "refused"];
+    all.push_back(std::move(fd));
   }
   return tally;
 }

@@ -7,7 +7,9 @@
 #define FIRNKV_TESTS_PROCESS_HOSTILE_FLOOD_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tests/process/hostile_world.h"
@@ -23,11 +25,21 @@ absl::StatusOr<Tally> GuessHandles(HostileWorld* world, std::uint64_t count);
 
 // `count` sessions ask for a descriptor and never take it: sent, ended.
 absl::StatusOr<Tally> LeaveInFlight(HostileWorld* world, std::uint64_t count);
+// `count` sessions ask for a descriptor again and again, say each time that
+// they have taken it, and receive nothing; a session that is ended goes on as
+// another one, and its socket stays open. All are held in `held`.
+absl::StatusOr<Tally> ClaimInFlight(
+    HostileWorld* world, std::uint64_t count,
+    std::vector<std::unique_ptr<HostileSession>>* held);
 // Sends descriptors that nobody asked for, before and after the hello.
 absl::StatusOr<Tally> SendUnexpected(HostileWorld* world);
 // Sessions and silent connections until `count`: opened, refused; all are held
 // at once, and dropped on return.
 absl::StatusOr<Tally> OpenWithoutEnd(HostileWorld* world, std::uint64_t count);
+// Connections to the node's gRPC for its sessions until `count`: opened, those
+// that it speaks on, and refused; all are held at once.
+absl::StatusOr<Tally> OpenControlWithoutEnd(HostileWorld* world,
+                                            std::uint64_t count);
 // Garbage packets, each on a connection of its own, and calls that nobody waits
 // for.
 absl::StatusOr<Tally> Flood(HostileWorld* world, std::uint64_t count);

@@ -6,6 +6,8 @@
 // here stands what they must come to. Nothing is timed: that others are served
 // is counted.
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -29,6 +31,23 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t kDramBytes = 64 * kMiB;
 // Beyond its pool: code, tables, threads' stacks, gRPC.
 constexpr std::uint64_t kNodeOverheadBytes = 256 * kMiB;
+
+// More than this node has open, and fewer than a client could leave in flight.
+constexpr rlim_t kNodeFiles = 1000;
+
+// While it lives, this process and whom it starts may open so few files.
+class FewerFiles {
+ public:
+  FewerFiles() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit fewer = {.rlim_cur = kNodeFiles, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &fewer), 0);
+  }
+  ~FewerFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
 
 // hostile_client as a process of its own.
 class Hostile {
@@ -309,7 +328,8 @@ TEST_F(HostileTest, LeasesAndReservationsOfOthersCannotBeNamed) {
 
 // Rule S4: what is in flight is charged to the node's uid.
 TEST_F(HostileTest, DescriptorsLeftInFlightEndTheirSessionsOnly) {
-  StartNode();
+  StartNode({.node_arguments = {"--sessions-max-descriptors-in-flight-a-tenant",
+                                "32"}});
   Hostile bob(kBobUid);
   bob.ConnectTo(cluster().socket(1));
   ASSERT_EQ(bob.Do("write 1")["there"], 1);
@@ -319,6 +339,36 @@ TEST_F(HostileTest, DescriptorsLeftInFlightEndTheirSessionsOnly) {
   EXPECT_EQ(left["asked"], 32);
   EXPECT_EQ(left["ended"], 32);
   ExpectOthersWereServed();
+}
+
+// Rule S4: what a client says that it has taken stays in flight until it has
+// received it. The kernel lets a user have as many as it may have open; beyond
+// that nobody's descriptor is sent.
+TEST_F(HostileTest, WhoReceivesNothingLeavesOthersTheirDescriptors) {
+  constexpr std::int64_t kCap = 4;
+  {
+    const FewerFiles inherited;
+    StartNode({.node_arguments = {
+                   "--sessions-max-descriptors-in-flight-a-tenant", "4"}});
+  }
+  Hostile bob(kBobUid);
+  bob.ConnectTo(cluster().socket(1));
+  ASSERT_EQ(bob.Do("write 1")["there"], 1);
+
+  // Each could leave 50.
+  auto claimed = bob.Do("claim-in-flight 40");
+
+  EXPECT_EQ(claimed["ended"], 40);
+  EXPECT_TRUE(cluster().node(1).MetricBecomes(
+      "firnkv_node_descriptors_in_flight", kCap));
+  Hostile alice(kAliceUid);
+  alice.ConnectTo(cluster().socket(1));
+  ASSERT_EQ(alice.Do("write 8")["there"], 8);
+  EXPECT_GT(alice.Do("keep 8")["regions"], 0);
+  ExpectOthersWereServed();
+  bob.Kill();
+  EXPECT_TRUE(
+      cluster().node(1).MetricBecomes("firnkv_node_descriptors_in_flight", 0));
 }
 
 // Rule S4.
@@ -353,6 +403,23 @@ TEST_F(HostileTest, OneUidCannotTakeAllSessions) {
   bob.Kill();
   alice_.reset();
   EXPECT_TRUE(cluster().node(1).MetricBecomes("firnkv_node_sessions", 0));
+}
+
+// Rule S4: gRPC's connections are descriptors too.
+TEST_F(HostileTest, OneUidCannotTakeAllConnectionsOfCalls) {
+  // Of sessions; a few more calls' connections than that.
+  StartNode({.node_arguments = {"--sessions-max-a-uid", "32"}});
+  Hostile bob(kBobUid);
+  bob.ConnectTo(cluster().socket(1));
+
+  auto opened = bob.Do("open-control-without-end 200");
+
+  EXPECT_GT(opened["opened"], 0);
+  EXPECT_LE(opened["opened"], 48);
+  EXPECT_EQ(opened["refused"], 200 - opened["opened"]);
+  ExpectOthersWereServed();
+  // They make room when they end.
+  EXPECT_GT(bob.Do("open-control-without-end 1")["opened"], 0);
 }
 
 TEST_F(HostileTest, GarbageAndCallsWithoutEndHarmNobody) {

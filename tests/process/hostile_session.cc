@@ -35,8 +35,8 @@ std::string HelloPacket() {
 
 }  // namespace
 
-Descriptor ConnectTo(const std::string& path) {
-  Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+Descriptor ConnectTo(const std::string& path, int type) {
+  Descriptor fd(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   const timeval patience = {.tv_sec = kPatienceSeconds, .tv_usec = 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));

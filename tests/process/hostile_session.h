@@ -6,6 +6,8 @@
 #ifndef FIRNKV_TESTS_PROCESS_HOSTILE_SESSION_H_
 #define FIRNKV_TESTS_PROCESS_HOSTILE_SESSION_H_
 
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,7 +26,11 @@ namespace firnkv {
 inline constexpr int kPatienceSeconds = 20;
 
 // A socket of the node's, connected and silent; invalid where it is refused.
-Descriptor ConnectTo(const std::string& path);
+// `type` as of socket(2).
+Descriptor ConnectTo(const std::string& path, int type);
+inline Descriptor ConnectTo(const std::string& path) {
+  return ConnectTo(path, SOCK_SEQPACKET);
+}
 // False: the peer is gone.
 bool SendPacket(int socket, const std::string& bytes,
                 const std::vector<int>& descriptors);

@@ -15,6 +15,7 @@ struct SimSocketPair {
     std::string text;
     // A descriptor on its way: whoever has it, has the memory.
     std::shared_ptr<SharedMemory> memory;
+    LocalSocket::OnTaken on_taken;
   };
   struct End {
     SimProcess* process = nullptr;
@@ -24,6 +25,7 @@ struct SimSocketPair {
     bool told_closed = false;
     bool running = false;
     LocalSocket::Callbacks callbacks;
+    LocalSocket::OnTaken on_gone;
     std::deque<Message> inbox;
   };
   End ends[2];
@@ -45,6 +47,34 @@ void PostPump(const Pair& pair, int at) {
       [pair, at] { Pump(pair, at); });
 }
 
+// Tells end `at`, unless its process is dead; one that is paused learns of it
+// afterwards.
+void Tell(const Pair& pair, int at, LocalSocket::OnTaken told) {
+  SimProcess* const process = pair->ends[at].process;
+  if (!told || !process->alive()) return;
+  if (process->paused()) return process->Post(std::move(told));
+  std::move(told)();
+}
+
+// Nobody will receive what is there.
+void DropInbox(const Pair& pair, int at) {
+  std::deque<SimSocketPair::Message> dropped;
+  dropped.swap(pair->ends[at].inbox);
+  for (SimSocketPair::Message& message : dropped) {
+    Tell(pair, 1 - at, std::move(message.on_taken));
+  }
+}
+
+// Tells who waits until nothing of its own is left at the other end.
+void TellGone(const Pair& pair) {
+  if (pair->open) return;
+  for (int at = 0; at < 2; ++at) {
+    if (!pair->ends[1 - at].process->alive()) DropInbox(pair, 1 - at);
+    if (!pair->ends[1 - at].inbox.empty()) continue;
+    Tell(pair, at, std::exchange(pair->ends[at].on_gone, nullptr));
+  }
+}
+
 void Pump(const Pair& pair, int at) {
   SimSocketPair::End& end = pair->ends[at];
   if (!end.started || end.told_closed) return;
@@ -58,6 +88,8 @@ void Pump(const Pair& pair, int at) {
   if (!end.inbox.empty()) {
     SimSocketPair::Message message = std::move(end.inbox.front());
     end.inbox.pop_front();
+    Tell(pair, 1 - at, std::move(message.on_taken));
+    TellGone(pair);
     end.process->world()->Mix(message.text.size());
     callbacks.on_message(std::move(message.text), std::move(message.memory));
   } else if (!pair->open) {
@@ -74,6 +106,7 @@ void ClosePair(const Pair& pair) {
   for (int at = 0; at < 2; ++at) {
     if (pair->ends[at].process != nullptr) PostPump(pair, at);
   }
+  TellGone(pair);
 }
 
 class SimLocalSocket : public LocalSocket {
@@ -84,7 +117,8 @@ class SimLocalSocket : public LocalSocket {
     SimSocketPair::End& end = pair_->ends[at_];
     end.started = false;
     end.told_closed = true;
-    end.inbox.clear();
+    DropInbox(pair_, at_);
+    TellGone(pair_);
     // Dropped last: it may hold what owns this socket.
     const Callbacks dropped = std::move(end.callbacks);
     end.callbacks = Callbacks();
@@ -93,6 +127,7 @@ class SimLocalSocket : public LocalSocket {
 
   void Start(Callbacks callbacks) override {
     SimSocketPair::End& end = pair_->ends[at_];
+    end.on_gone = std::exchange(callbacks.on_gone, nullptr);
     end.callbacks = std::move(callbacks);
     end.started = true;
     for (std::size_t i = 0; i < end.inbox.size(); ++i) PostPump(pair_, at_);
@@ -101,6 +136,12 @@ class SimLocalSocket : public LocalSocket {
 
   absl::Status Send(std::string message,
                     std::shared_ptr<SharedMemory> memory) override {
+    return SendWatched(std::move(message), std::move(memory), nullptr);
+  }
+
+  absl::Status SendWatched(std::string message,
+                           std::shared_ptr<SharedMemory> memory,
+                           OnTaken on_taken) override {
     if (!pair_->open || !pair_->ends[at_].process->alive()) {
       return absl::UnavailableError("the peer is gone");
     }
@@ -111,8 +152,8 @@ class SimLocalSocket : public LocalSocket {
     if (peer.inbox.size() >= SimSockets::kMostQueued) {
       return absl::ResourceExhaustedError("the peer does not read");
     }
-    peer.inbox.push_back(
-        {std::move(message), DuplicateDescriptor(memory.get())});
+    peer.inbox.push_back({std::move(message), DuplicateDescriptor(memory.get()),
+                          std::move(on_taken)});
     if (peer.started) PostPump(pair_, 1 - at_);
     return absl::OkStatus();
   }

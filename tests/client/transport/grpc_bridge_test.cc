@@ -24,6 +24,7 @@
 #include "proto/node.pb.h"
 #include "server/base/grpc_server.h"
 #include "tests/client/transport/inbox.h"
+#include "tests/client/transport/raw_socket.h"
 
 namespace firnkv {
 namespace {
@@ -325,6 +326,35 @@ TEST_F(GrpcBridgeTest, AHandlerMayReplyAfterItsCallerHasGone) {
 
   Start("next");
   EXPECT_EQ(handler_.calls.Take().request, "next");
+}
+
+// Rule S4.
+TEST_F(GrpcBridgeTest, AUidHasABoundedNumberOfConnectionsToTheUnixSocket) {
+  const std::string path = folder_ + "/capped";
+  Echo echo("firnkv.v1.NodeService");
+  const auto server =
+      *GrpcServer::Start({.addresses = {"unix:" + path},
+                          .unix_connections = {.most = 10, .most_a_uid = 2}},
+                         {&echo});
+  // gRPC speaks first.
+  const auto is_served = [](const Descriptor& connection) {
+    char first = 0;
+    return read(connection.get(), &first, 1) == 1;
+  };
+  auto one = RawUnixConnect(path, SOCK_STREAM);
+  auto two = RawUnixConnect(path, SOCK_STREAM);
+  ASSERT_TRUE(is_served(one));
+  ASSERT_TRUE(is_served(two));
+
+  EXPECT_FALSE(is_served(RawUnixConnect(path, SOCK_STREAM)));
+
+  // Once gRPC has seen its end, one that is over makes room.
+  one.Reset();
+  bool served = false;
+  for (int i = 0; i < 10000000 && !served; ++i) {
+    served = is_served(RawUnixConnect(path, SOCK_STREAM));
+  }
+  EXPECT_TRUE(served);
 }
 
 TEST_F(GrpcBridgeTest, EveryUidMayConnectToTheUnixSocket) {

@@ -45,8 +45,9 @@ inline sockaddr_un RawUnixAddress(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
 }
-inline Descriptor RawUnixConnect(const std::string& path) {
-  Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+inline Descriptor RawUnixConnect(const std::string& path,
+                                 int type = SOCK_SEQPACKET) {
+  Descriptor fd(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   const sockaddr_un to = RawUnixAddress(path);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) !=
       0) {

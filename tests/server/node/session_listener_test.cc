@@ -48,6 +48,29 @@ TEST_F(SessionListenerTest, AnEndedSessionMakesRoomForAnother) {
   EXPECT_NE(Connect(kAliceUid)->welcome(), nullptr);
 }
 
+// Rule S4: what it does not read stays in the socket, as the node's memory.
+TEST_F(SessionListenerTest, AnEndedSessionThatReadsNothingKeepsItsPlace) {
+  NodeOptions options = DefaultOptions();
+  options.max_sessions_a_uid = 1;
+  options.max_sessions = 2;
+  StartNode(options);
+  auto unread = std::make_unique<SessionPeer>(NewClient(kAliceUid), kSocket,
+                                              /*reads=*/false);
+  unread->Send(SessionPeer::Hello(catalog_.cluster));
+  RunFor(absl::Milliseconds(10));
+  ASSERT_EQ(Status().sessions(), 1u);
+  unread->SendRaw("\xff\xff\xff\xff");
+  RunFor(absl::Milliseconds(10));
+  ASSERT_EQ(Status().sessions(), 0u);
+
+  EXPECT_EQ(Connect(kAliceUid)->welcome(), nullptr);
+  EXPECT_NE(Connect(kBobUid)->welcome(), nullptr);
+  unread.reset();
+  RunFor(absl::Milliseconds(10));
+
+  EXPECT_NE(Connect(kAliceUid)->welcome(), nullptr);
+}
+
 // Rule S4.
 TEST_F(SessionListenerTest, TheNodeHasABoundedNumberOfSessions) {
   NodeOptions options = DefaultOptions();

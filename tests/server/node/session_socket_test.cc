@@ -32,6 +32,14 @@ class SessionSocketTest : public WholeNodeTest {
     *region = opened->extent_regions(0);
     return session;
   }
+  // A session whose peer receives nothing, not even its welcome.
+  std::unique_ptr<SessionPeer> ConnectUnreading(std::uint32_t uid) {
+    auto peer = std::make_unique<SessionPeer>(NewClient(uid), kSocket,
+                                              /*reads=*/false);
+    peer->Send(SessionPeer::Hello(catalog_.cluster));
+    RunFor(absl::Milliseconds(10));
+    return peer;
+  }
   const v1::NodeMessage& Last(const SessionPeer& session) {
     return session.got.back().message;
   }
@@ -386,28 +394,77 @@ TEST_F(SessionSocketTest, ATakenDescriptorLetsTheSessionLive) {
   EXPECT_FALSE(session->closed());
 }
 
-// Rule S4: clients that take nothing cannot starve others for long.
-TEST_F(SessionSocketTest, DescriptorsInFlightAreBoundedForAllTogether) {
+// Rule S4: what a client says of a descriptor that it has not received is
+// nothing.
+TEST_F(SessionSocketTest, ADescriptorThatIsNotReceivedEndsItsSession) {
+  StartNode();
+  std::uint64_t region = 0;
+  const auto session = AliceWithARegion(&region);
+  const auto idle = ConnectUnreading(kAliceUid);
+
+  idle->WantDescriptor(region, 0);
+  idle->Taken(region, 0);
+  idle->WantDescriptor(region, 1);
+  RunFor(absl::Milliseconds(900));
+  ASSERT_EQ(Status().sessions(), 2u);
+  RunFor(absl::Milliseconds(200));
+
+  EXPECT_EQ(Status().sessions(), 1u);
+  EXPECT_FALSE(session->closed());
+}
+
+// Rule S4.
+TEST_F(SessionSocketTest, TheNextDescriptorComesOnceTheLastOneIsReceived) {
+  StartNode();
+  std::uint64_t region = 0;
+  const auto session = AliceWithARegion(&region);
+
+  session->WantDescriptor(region, 0);
+  RunFor(absl::Milliseconds(10));
+  session->Taken(region, 0);
+  session->WantDescriptor(region, 1);
+  RunFor(absl::Milliseconds(10));
+
+  ASSERT_TRUE(Last(*session).has_descriptor_is());
+  EXPECT_EQ(Last(*session).descriptor_is().what(), 1u);
+}
+
+// Rule S4: what is in flight counts until it is received, also where nobody is
+// left to receive it but a process that keeps its end of the socket.
+TEST_F(SessionSocketTest, DescriptorsInFlightAreBoundedByTenantAndInAll) {
   NodeOptions options = DefaultOptions();
-  options.max_descriptors_in_flight = 2;
+  options.max_descriptors_in_flight = 3;
+  options.max_descriptors_in_flight_a_tenant = 2;
   StartNode(options);
   std::uint64_t region = 0;
   const auto session = AliceWithARegion(&region);
-  const auto idle1 = Connect(kAliceUid);
-  const auto idle2 = Connect(kAliceUid);
-  idle1->WantDescriptor(region, 0);
-  idle2->WantDescriptor(region, 0);
-  RunFor(absl::Milliseconds(10));
+  std::vector<std::unique_ptr<SessionPeer>> idle;
+  for (int i = 0; i < 5; ++i) {
+    idle.push_back(ConnectUnreading(kAliceUid));
+    idle.back()->WantDescriptor(region, 0);
+    idle.back()->Taken(region, 0);
+    RunFor(absl::Seconds(2));
+  }
+  ASSERT_EQ(node_->descriptors_in_flight(), 2u);
+
   session->WantDescriptor(region, 0);
   RunFor(absl::Milliseconds(10));
-  ASSERT_TRUE(Last(*session).has_descriptor_refused());
+  EXPECT_TRUE(Last(*session).has_descriptor_refused());
+  const NamespaceFacts bobs = catalog_.AddNamespace("bob");
+  const auto bob = Connect(kBobUid);
+  ASSERT_EQ(Write(bob.get(), bobs, 1), Outcome::kStored);
+  const auto opened =
+      Call<v1::OpenReadResponse>("OpenRead", OpenOf(bob->id(), bobs, 1));
+  bob->WantDescriptor(opened->extent_regions(0), 0);
+  RunFor(absl::Milliseconds(10));
+  EXPECT_TRUE(Last(*bob).has_descriptor_is()) << "another tenant's";
 
-  RunFor(absl::Seconds(2));
+  idle.clear();
+  RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(node_->descriptors_in_flight(), 0u);
   session->WantDescriptor(region, 0);
   RunFor(absl::Milliseconds(10));
-
   EXPECT_TRUE(Last(*session).has_descriptor_is());
-  EXPECT_TRUE(idle1->closed());
 }
 
 TEST_F(SessionSocketTest, TakingADescriptorThatWasNotSentEndsTheSession) {
