@@ -55,8 +55,11 @@ absl::Status CheckBatch(const ClientParts& parts, std::string_view what,
 Outcome OutcomeOf(const absl::Status& failure) {
   switch (failure.code()) {
     case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
       return Outcome::kDenied;
+    // What this Client was let in with has ended: its session, in a pause, or
+    // its token. The next one is on its way; it is nobody who may not.
+    case absl::StatusCode::kUnauthenticated:
+      return Outcome::kUnavailable;
     case absl::StatusCode::kDeadlineExceeded:
       return Outcome::kTimedOut;
     case absl::StatusCode::kResourceExhausted:

@@ -219,6 +219,23 @@ TEST_F(WriteTest, WithoutASessionWritesAreUnavailable) {
   EXPECT_THAT(OutcomesOf(*state), ElementsAre(Outcome::kUnavailable));
 }
 
+// Its node ended the session in a pause of which this Client has not heard yet.
+TEST_F(WriteTest, AWriteUnderASessionThatIsOverIsUnavailableAndNotDenied) {
+  const auto bytes = BytesFor(1, 100);
+  for (const std::string method : {"Reserve", "Commit"}) {
+    node_->instead[method] = [](const std::string&) {
+      return absl::UnauthenticatedError("there is no such session");
+    };
+
+    const auto state = BeginWrite({{1, bytes}});
+    Finish(state.get());
+
+    EXPECT_THAT(OutcomesOf(*state), ElementsAre(Outcome::kUnavailable))
+        << method;
+    node_->instead.clear();
+  }
+}
+
 // --- A node that stops answering, at each stage.
 
 class SilentStageTest : public WriteTest,
