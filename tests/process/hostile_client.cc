@@ -24,7 +24,9 @@
 #include "tests/process/hostile_flood.h"
 #include "tests/process/hostile_memory.h"
 #include "tests/process/hostile_staging.h"
+#include "tests/process/hostile_stream.h"
 #include "tests/process/hostile_world.h"
+#include "tests/process/hostile_writer.h"
 
 namespace firnkv {
 namespace {
@@ -76,6 +78,10 @@ class HostileProgram {
     if (name == "open-without-end") return OpenWithoutEnd(&world_, number);
     if (name == "flood") return Flood(&world_, number);
     if (name == "flood-stream") return FloodStream(text, 10);
+    if (name == "forge-tokens") return ForgeTokens(&world_);
+    if (name == "break-writes") return BreakWrites(&world_);
+    if (name == "write-into-foreign") return WriteIntoForeign(&world_, text);
+    if (name == "stall-writes") return StallWrites(&world_, number, &stalled_);
     if (name == "unshare") return SpeakFromAnotherNamespace(text);
     return absl::InvalidArgumentError(StrCat("what is ", name, "?"));
   }
@@ -92,6 +98,7 @@ class HostileProgram {
   HostileWorld world_;
   KeptRegions kept_;
   std::vector<std::unique_ptr<HostileSession>> unread_;
+  std::vector<HostileStream> stalled_;
 };
 
 }  // namespace

@@ -2,9 +2,9 @@
 // node that serves a well-behaved one meanwhile: it reads nothing that is not
 // its own, writes nothing, ends nothing, and costs bounded memory.
 //
-// The attacks are in hostile_memory.h, hostile_staging.h and hostile_flood.h;
-// here stands what they must come to. Nothing is timed: that others are served
-// is counted.
+// The attacks are in hostile_memory.h, hostile_staging.h, hostile_flood.h and
+// hostile_writer.h; here stands what they must come to. Nothing is timed: that
+// others are served is counted.
 
 #include <sys/resource.h>
 
@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <regex>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -455,6 +456,70 @@ TEST_F(HostileTest, StreamsThatSayNonsenseOrNothingAreEnded) {
   EXPECT_GT(load["hit"], 0) << load;
   EXPECT_EQ(load["wrong"], 0) << load;
   ExpectOthersWereServed();
+}
+
+// Rules P1 and T1, for those that write by the stream: nothing is in the pool
+// but what was reserved, announced and sound.
+TEST_F(HostileTest, WritesOverTheStreamThatBreakARuleStoreNothing) {
+  StartNode();
+  Hostile bob(kBobUid);
+  bob.ConnectTo(cluster().socket(1));
+
+  auto broken = bob.Do("break-writes");
+
+  EXPECT_EQ(broken["tried"], 13);
+  EXPECT_EQ(broken["ended"], 13);
+  EXPECT_EQ(broken["wrong"], 0);
+  EXPECT_EQ(broken["hits"], 0);
+  EXPECT_EQ(broken["sound"], 1);
+  ExpectOthersWereServed();
+  bob.Kill();
+  alice_.reset();
+  EXPECT_TRUE(cluster().NodeComesToRest(1));
+}
+
+// Rules C1 and S3, for those that write by the stream.
+TEST_F(HostileTest, NobodyWritesUnderAnothersNameOrIntoItsNamespace) {
+  StartNode();
+  Hostile alice(kAliceUid);
+  alice.ConnectTo(cluster().socket(1));
+  ASSERT_EQ(alice.Do("write 8")["there"], 8);
+  const Finished shown = cluster().Admin(
+      {"namespace", "show", "hostile", "--tenant", "alice", "--json"});
+  std::smatch id;
+  ASSERT_TRUE(std::regex_search(shown.output, id,
+                                std::regex("\"id\": ?\"([0-9a-f]{32})\"")))
+      << shown.output;
+  Hostile bob(kBobUid);
+  bob.ConnectTo(cluster().socket(1));
+
+  auto forged = bob.Do("forge-tokens");
+  auto foreign = bob.Do(StrCat("write-into-foreign ", id[1].str()));
+
+  EXPECT_EQ(forged["own"], 1);
+  EXPECT_GT(forged["forged"], 10);
+  EXPECT_EQ(forged["served"], 0);
+  EXPECT_EQ(foreign["asked"], 16);
+  EXPECT_EQ(foreign["told"], 0);
+  ExpectOthersWereServed();
+}
+
+// Rules S3, S7 and T3: half a block and reservations that nobody fills are
+// bounded, and given back although their writer stays.
+TEST_F(HostileTest, AWriterThatStallsGivesItsSlotsBack) {
+  StartNode();
+  Hostile bob(kBobUid);
+  bob.ConnectTo(cluster().socket(1));
+
+  auto stalled = bob.Do("stall-writes 8");
+
+  EXPECT_GT(stalled["reserved"], 0);
+  EXPECT_GT(stalled["congested"], 0);
+  ExpectOthersWereServed();
+  alice_.reset();
+  EXPECT_TRUE(cluster().NodeComesToRest(1));
+  EXPECT_TRUE(
+      cluster().node(1).MetricBecomes("firnkv_node_stream_connections", 0));
 }
 
 // Rule S2: in a container anybody is any uid.
