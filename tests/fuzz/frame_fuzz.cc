@@ -4,6 +4,7 @@
 #include "proto/base/frame.h"
 #include "proto/base/limits.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/sealed_parts.h"
 #include "tests/proto/samples.h"
 
 namespace firnkv {
@@ -16,10 +17,7 @@ enum Part : std::uint8_t {
   kRead,
   kBlock,
   kFoundCorrupt,
-  kParts,
 };
-// Added to a part: the bytes have no checksum, the target puts it there.
-constexpr std::uint8_t kSeal = 0x80;
 
 void TryLead(const std::string& bytes) {
   const auto lead = DecodeLead(bytes);
@@ -99,13 +97,16 @@ ReadBody SampleRead() {
   return read;
 }
 
+// By Part.
+constexpr TryPart kTries[] = {TryLead, TryHello, TryRefused,
+                              TryRead, TryBlock, TryFoundCorrupt};
+
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
   std::vector<std::string> seeds;
   const auto sealed = [&seeds](Part part, const std::string& bytes) {
-    seeds.push_back(Seed(part, bytes));
-    seeds.push_back(Seed(part | kSeal, WithoutCrc(bytes)));
+    AddSealed(part, bytes, &seeds);
   };
   sealed(kLead, EncodeLead({.type = FrameType::kBlock,
                             .request = 7,
@@ -132,30 +133,6 @@ std::vector<std::string> FuzzSeeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes,
                                       std::size_t size) {
-  using namespace firnkv;  // NOLINT(google-build-using-namespace)
-  FuzzInput input(bytes, size);
-  const std::uint8_t part = input.U8();
-  const std::string body =
-      (part & kSeal) != 0 ? WithCrc(input.Rest()) : std::string(input.Rest());
-  switch ((part & ~kSeal) % kParts) {
-    case kLead:
-      TryLead(body);
-      break;
-    case kHello:
-      TryHello(body);
-      break;
-    case kRefused:
-      TryRefused(body);
-      break;
-    case kRead:
-      TryRead(body);
-      break;
-    case kBlock:
-      TryBlock(body);
-      break;
-    case kFoundCorrupt:
-      TryFoundCorrupt(body);
-      break;
-  }
+  firnkv::TryOnePart(firnkv::FuzzInput(bytes, size), firnkv::kTries);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include "proto/base/limits.h"
 #include "proto/base/session_frame.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/sealed_parts.h"
 #include "tests/proto/samples.h"
 
 namespace firnkv {
@@ -19,10 +20,7 @@ enum Part : std::uint8_t {
   kReserved,
   kCommit,
   kCommitted,
-  kParts,
 };
-// Added to a part: the bytes have no checksum, the target puts it there.
-constexpr std::uint8_t kSeal = 0x80;
 
 void CheckExtents(const CallExtents& extents) {
   CHECK(!extents.empty() && extents.size() <= kMaxExtents);
@@ -102,34 +100,16 @@ void TryCommitted(const std::string& bytes) {
   CHECK(EncodeCallCommitted(*body) == bytes);
 }
 
-void TryBody(std::uint8_t part, const std::string& body) {
-  switch (part) {
-    case kPacket:
-      return TryPacket(body);
-    case kOpenRead:
-      return TryOpenRead(body);
-    case kOpened:
-      return TryOpened(body);
-    case kRelease:
-      return TryRelease(body);
-    case kReserve:
-      return TryReserve(body);
-    case kReserved:
-      return TryReserved(body);
-    case kCommit:
-      return TryCommit(body);
-    case kCommitted:
-      return TryCommitted(body);
-  }
-}
+// By Part.
+constexpr TryPart kTries[] = {TryPacket,  TryOpenRead, TryOpened, TryRelease,
+                              TryReserve, TryReserved, TryCommit, TryCommitted};
 
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
   std::vector<std::string> seeds;
   const auto sealed = [&seeds](Part part, const std::string& bytes) {
-    seeds.push_back(Seed(part, bytes));
-    seeds.push_back(Seed(part | kSeal, WithoutCrc(bytes)));
+    AddSealed(part, bytes, &seeds);
   };
   const std::string release =
       EncodeCallRelease({.session = CountingId<SessionId>(1), .leases = {5}});
@@ -149,11 +129,6 @@ std::vector<std::string> FuzzSeeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes,
                                       std::size_t size) {
-  using namespace firnkv;  // NOLINT(google-build-using-namespace)
-  FuzzInput input(bytes, size);
-  const std::uint8_t part = input.U8();
-  const std::string body =
-      (part & kSeal) != 0 ? WithCrc(input.Rest()) : std::string(input.Rest());
-  TryBody(static_cast<std::uint8_t>((part & ~kSeal) % kParts), body);
+  firnkv::TryOnePart(firnkv::FuzzInput(bytes, size), firnkv::kTries);
   return 0;
 }

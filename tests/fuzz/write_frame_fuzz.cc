@@ -4,14 +4,13 @@
 #include "proto/base/limits.h"
 #include "proto/base/write_frame.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/sealed_parts.h"
 #include "tests/proto/samples.h"
 
 namespace firnkv {
 namespace {
 
-enum Part : std::uint8_t { kReserve, kReserved, kWrite, kWritten, kParts };
-// Added to a part: the bytes have no checksum, the target puts it there.
-constexpr std::uint8_t kSeal = 0x80;
+enum Part : std::uint8_t { kReserve, kReserved, kWrite, kWritten };
 // Of the sample's block, and of the lead of every kWrite here.
 constexpr std::uint64_t kPayloadBytes = 70'000;
 
@@ -69,13 +68,15 @@ ReserveBody SampleReserve() {
   return body;
 }
 
+// By Part.
+constexpr TryPart kTries[] = {TryReserve, TryReserved, TryWrite, TryWritten};
+
 }  // namespace
 
 std::vector<std::string> FuzzSeeds() {
   std::vector<std::string> seeds;
   const auto sealed = [&seeds](Part part, const std::string& bytes) {
-    seeds.push_back(Seed(part, bytes));
-    seeds.push_back(Seed(part | kSeal, WithoutCrc(bytes)));
+    AddSealed(part, bytes, &seeds);
   };
   sealed(kReserve, EncodeReserve(SampleReserve()));
   ReservedBody reserved;
@@ -99,24 +100,6 @@ std::vector<std::string> FuzzSeeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes,
                                       std::size_t size) {
-  using namespace firnkv;  // NOLINT(google-build-using-namespace)
-  FuzzInput input(bytes, size);
-  const std::uint8_t part = input.U8();
-  const std::string body =
-      (part & kSeal) != 0 ? WithCrc(input.Rest()) : std::string(input.Rest());
-  switch ((part & ~kSeal) % kParts) {
-    case kReserve:
-      TryReserve(body);
-      break;
-    case kReserved:
-      TryReserved(body);
-      break;
-    case kWrite:
-      TryWrite(body);
-      break;
-    case kWritten:
-      TryWritten(body);
-      break;
-  }
+  firnkv::TryOnePart(firnkv::FuzzInput(bytes, size), firnkv::kTries);
   return 0;
 }
