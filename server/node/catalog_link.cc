@@ -380,10 +380,16 @@ void CatalogLink::Fail(std::uint64_t term, const absl::Status& why) {
   std::uint64_t next = 0;
   absl::Duration pause;
   bool superseded = false;
+  bool say = false;
   {
     MutexLock lock(&mutex_);
     if (term != term_) return;
     next = ++term_;
+    // An outage is said once, and again while it lasts, not with every try.
+    const BootTime now = parts_.executor->clock()->Now();
+    say = why.code() != last_failure_.code() ||
+          now - said_failure_at_ >= options_.say_again;
+    if (say) said_failure_at_ = now;
     last_failure_ = why;
     superseded = IsSuperseded(why);
     if (superseded) {
@@ -402,12 +408,15 @@ void CatalogLink::Fail(std::uint64_t term, const absl::Status& why) {
     parts_.namespaces->SetMembership(BootTime());
   }
   announcer_.End();
-  parts_.log->Write(superseded ? Severity::kError : Severity::kWarning,
-                    superseded ? "superseded" : "catalog_link_lost",
-                    {{"why", why.ToString()}});
   if (superseded) {
+    parts_.log->Write(Severity::kError, "superseded",
+                      {{"why", why.ToString()}});
     parts_.executor->Post(scope_.Wrap([this] { on_superseded_(); }));
     return;
+  }
+  if (say) {
+    parts_.log->Write(Severity::kWarning, "catalog_link_lost",
+                      {{"why", why.ToString()}});
   }
   After(pause, [this, next] { Connect(next); });
 }

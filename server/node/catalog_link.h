@@ -87,6 +87,8 @@ class CatalogLink {
     absl::Duration longest_backoff = absl::Seconds(2);
     // Between two tries of what the catalog refused.
     absl::Duration refused_pause = absl::Seconds(5);
+    // Between two log lines about one and the same failure.
+    absl::Duration say_again = absl::Minutes(1);
     // Between two looks whether the leases of a strict clear have ended.
     absl::Duration clear_look = absl::Milliseconds(100);
     Announcer::Options announcer;
@@ -182,6 +184,8 @@ class CatalogLink {
   mutable Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kConnecting;
   absl::Status last_failure_ ABSL_GUARDED_BY(mutex_);
+  // When it was last logged.
+  BootTime said_failure_at_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t term_ ABSL_GUARDED_BY(mutex_) = 0;
   bool registered_once_ ABSL_GUARDED_BY(mutex_) = false;
   // Counts refusals, to name the other possible predecessor next time.

@@ -3,8 +3,11 @@
 #include "server/node/catalog_link.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/text.h"
 #include "tests/server/node/link_fixture.h"
@@ -159,6 +162,20 @@ TEST_F(CatalogLinkTest, TriesDuringAnOutageAreFewAndNotInStep) {
 
   EXPECT_LE(catalog_.calls["Register"], 150);
   EXPECT_GE(catalog_.calls["Register"], 50);
+}
+
+// Not with every try: an outage of minutes would fill the log.
+TEST_F(CatalogLinkTest, AnOutageIsLoggedOnceAMinute) {
+  catalog_.silent = true;
+  StartLink();
+
+  RunFor(absl::Minutes(5));
+
+  const std::vector<std::string> lines =
+      absl::StrSplit(lines_.text, '\n', absl::SkipEmpty());
+  EXPECT_GE(lines.size(), 4u);
+  EXPECT_LE(lines.size(), 6u) << lines_.text;
+  EXPECT_THAT(lines, testing::Each(testing::HasSubstr("catalog_link_lost")));
 }
 
 // Rule A9.

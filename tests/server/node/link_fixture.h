@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -72,7 +74,16 @@ class LinkFixture : public NodeFixture {
   NodeAddress address_;
   // Of the next StartLink.
   Announcer::Options announcer_options_;
-  Logger log_{Logger::Options{}, node_->process()->clock(), nullptr};
+  // What was logged.
+  class Lines : public LogSink {
+   public:
+    void Emit(Severity, std::string_view line) override {
+      text.append(line).append("\n");
+    }
+    std::string text;
+  };
+  Lines lines_;
+  Logger log_{Logger::Options{}, node_->process()->clock(), &lines_};
   bool superseded_ = false;
   std::unique_ptr<CatalogLink> link_;
 };
