@@ -163,7 +163,7 @@ Json ToJson(const BlockKey& key, const v1::ExplainKeyResponse& response,
     if (i < places.tiers_size()) copy.Set("tier", TierName(places.tiers(i)));
     if (i < places.lengths_size()) copy.Set("bytes", places.lengths(i));
     if (i < places.generations_size()) {
-      copy.Set("generation", places.generations(i));
+      copy.Set("generation", StrCat(places.generations(i)));
     }
     if (i < response.clear_epochs_size()) {
       copy.Set("clear_epoch", response.clear_epochs(i));

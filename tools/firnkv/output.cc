@@ -215,7 +215,7 @@ Json NodeJson(const v1::NodeRow& row) {
   const v1::NodeAddress& address = row.address();
   return Json::Object()
       .Set("id", ToHex(address.node()))
-      .Set("epoch", address.epoch())
+      .Set("epoch", StrCat(address.epoch()))
       .Set("state", row.state())
       .Set("control_address", address.control_address())
       .Set("stream_address", address.stream_address())
@@ -245,7 +245,7 @@ Json NodeStatusJson(const v1::NodeStatusResponse& status) {
   }
   return Json::Object()
       .Set("id", ToHex(status.node()))
-      .Set("epoch", status.epoch())
+      .Set("epoch", StrCat(status.epoch()))
       .Set("version", status.version())
       .Set("stream_address", status.stream_address())
       .Set("dram_target_bytes", status.dram_target_bytes())

@@ -1,5 +1,6 @@
 // How what the services answer is shown: as text and as JSON, the same names in
-// every command.
+// every command. Epochs of nodes and generations are strings in JSON: they need
+// all 64 bits, and many a JSON reader rounds numbers above 2^53.
 //
 // Threading: functions.
 
