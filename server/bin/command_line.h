@@ -13,9 +13,9 @@
 
 namespace firnkv {
 
-// Raised with every release; said by --version, Status and the handshake's log
-// lines.
-inline constexpr char kVersion[] = "0.1.0";
+// The project's version in CMakeLists.txt; said by --version, Status and the
+// handshake's log lines.
+inline constexpr char kVersion[] = FIRNKV_VERSION;
 
 struct CommandLine {
   // Print what would be used and whether it can work, then end.

@@ -69,7 +69,7 @@ ExitCode RunFirnkv(absl::Span<const std::string> arguments,
                    Surroundings* world) {
   GlobalOptions options;
   CommandTree tree(kAbout);
-  tree.SetVersion("firnkv 0.1.0");
+  tree.SetVersion("firnkv " FIRNKV_VERSION);
   AddGlobals(&tree, &options);
   AddAll(&tree);
   const CommandTree::Parsed parsed =
