@@ -1,14 +1,15 @@
 """The command line and the quick start against real daemons.
 
-Starts the quick start's cluster with a small generated trace, and then does
-with the CLI what an operator does: status, tenants, namespaces, files, keys,
-backup, clear. Needs the programs in FIRNKV_BIN.
+Runs the quick start as it is cloned; starts its cluster with a small generated
+trace, and then does with the CLI what an operator does: status, tenants,
+namespaces, files, keys, backup, clear. Needs the programs in FIRNKV_BIN.
 """
 
 import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -185,6 +186,26 @@ class QuickstartTest(unittest.TestCase):
         run(*command, "namespace", "ls", env=env)
         run(*command, "tenant", "create", "blue", env=env, code=1)
         run(*command, "catalog", "backup", self.path("no"), env=env, code=1)
+
+
+class NoTraceTest(unittest.TestCase):
+    """As cloned alone, without traces beside it: one is generated."""
+
+    def test_a_generated_trace_shows_evictions_and_remote_reads(self):
+        with tempfile.TemporaryDirectory(dir="/tmp") as scratch:
+            alone = os.path.join(scratch, "clone", "tools", "quickstart")
+            os.makedirs(os.path.dirname(alone))
+            shutil.copy(QUICKSTART, alone)
+            path = os.path.join(scratch, "report.json")
+            text = run(alone, "--no-build", "--build", BUILD, "--report", path)
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+        self.assertIn("one is generated", text)
+        self.assertIn("wrong bytes: 0", text)
+        self.assertGreater(report["evictions"], 0)
+        self.assertGreater(report["bytes_remote"], 0)
+        self.assertAlmostEqual(report["hit_rates"]["blocks"],
+                               report["lru_hit_rates"]["blocks"], delta=1)
 
 
 if __name__ == "__main__":
