@@ -1,6 +1,7 @@
 #include "tools/bench/announce_client.h"
 
 #include <algorithm>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -44,8 +45,8 @@ absl::StatusOr<Counts> AnnounceClient::Register(const Command& command) {
   ASSIGN_OR_RETURN(secret_, ReadSecretFile(command.Text("secret")));
   RETURN_IF_ERROR(OpenNamespace(command.Text("name"), command.Number("bytes")));
   RETURN_IF_ERROR(RegisterNode());
-  RETURN_IF_ERROR(Send(v1::AnnounceRequest::INVENTORY_BEGIN, 0));
-  RETURN_IF_ERROR(Send(v1::AnnounceRequest::INVENTORY_END, 0));
+  RETURN_IF_ERROR(Send(Prepare(v1::AnnounceRequest::INVENTORY_BEGIN, 0)));
+  RETURN_IF_ERROR(Send(Prepare(v1::AnnounceRequest::INVENTORY_END, 0)));
   return Counts();
 }
 
@@ -114,12 +115,11 @@ absl::StatusOr<Counts> AnnounceClient::Keep(const Command&) {
   return Counts();
 }
 
-absl::Status AnnounceClient::Send(int kind, std::uint64_t keys) {
+v1::AnnounceRequest AnnounceClient::Prepare(int kind, std::uint64_t keys) {
   v1::AnnounceRequest request;
   request.set_node(IdToProto(node_));
   request.set_epoch(epoch_);
   request.set_registration(IdToProto(registration_));
-  request.set_number(++batches_);
   request.set_kind(static_cast<v1::AnnounceRequest::Kind>(kind));
   if (keys > 0) {
     *request.mutable_name_spaces() = IdToProto(name_space_);
@@ -136,6 +136,11 @@ absl::Status AnnounceClient::Send(int kind, std::uint64_t keys) {
     request.add_generations(next_key_);
   }
   ToProto(rows, request.mutable_blocks());
+  return request;
+}
+
+absl::Status AnnounceClient::Send(v1::AnnounceRequest request) {
+  request.set_number(++batches_);
   ASSIGN_OR_RETURN(const auto answer, catalog_->Call<v1::AnnounceResponse>(
                                           "CatalogService/Announce", request));
   if (answer.refused_size() > 0) {
@@ -148,21 +153,31 @@ absl::Status AnnounceClient::Send(int kind, std::uint64_t keys) {
 absl::StatusOr<Counts> AnnounceClient::Announce(const Command& command) {
   RETURN_IF_ERROR(Keep(command).status());
   const std::uint64_t upto = command.Number("upto");
-  const std::uint64_t before = next_key_;
+  const auto prepare = [this, upto] {
+    const std::uint64_t left =
+        upto == 0 ? kMaxAnnouncementEntries : upto - next_key_;
+    return Prepare(v1::AnnounceRequest::EVENTS,
+                   std::min<std::uint64_t>(left, kMaxAnnouncementEntries));
+  };
+  std::uint64_t sent = 0;
+  v1::AnnounceRequest next = prepare();
   const auto send = [&](int) -> absl::StatusOr<std::uint64_t> {
-    const std::uint64_t keys =
-        upto == 0 ? kMaxAnnouncementEntries
-                  : std::min<std::uint64_t>(upto - next_key_,
-                                            kMaxAnnouncementEntries);
-    RETURN_IF_ERROR(Send(v1::AnnounceRequest::EVENTS, keys));
+    sent += static_cast<std::uint64_t>(next.generations_size());
+    std::future<v1::AnnounceRequest> after =
+        std::async(std::launch::async, prepare);
+    const absl::Status status = Send(std::move(next));
+    next = after.get();
+    RETURN_IF_ERROR(status);
     return 0;
   };
   Counts counts;
   if (upto == 0) {
     ASSIGN_OR_RETURN(counts, Measure(command, send));
   }
-  while (next_key_ < upto) RETURN_IF_ERROR(send(0).status());
-  counts["keys"] = next_key_ - before;
+  while (upto != 0 && next.generations_size() > 0) {
+    RETURN_IF_ERROR(send(0).status());
+  }
+  counts["keys"] = sent;
   return counts;
 }
 

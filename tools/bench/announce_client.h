@@ -22,13 +22,18 @@
 
 namespace firnkv {
 
+namespace v1 {
+class AnnounceRequest;
+}  // namespace v1
+
 class AnnounceClient {
  public:
   // register catalog=ADDRESS secret=FILE name=NAMESPACE bytes=BLOCKBYTES:
   // as a node of the tenant `default`, whose inventory is empty
   absl::StatusOr<Counts> Register(const Command& command);
   // announce millis= | upto=TOTAL: keys that are new, in full batches, each
-  // sent when the one before it was answered
+  // sent when the one before it was answered, and made while that one is under
+  // way
   absl::StatusOr<Counts> Announce(const Command& command);
   // keep: renews the lease
   absl::StatusOr<Counts> Keep(const Command& command);
@@ -38,7 +43,9 @@ class AnnounceClient {
   absl::Status Meet(Role role);
   absl::Status OpenNamespace(const std::string& name, std::uint64_t bytes);
   absl::Status RegisterNode();
-  absl::Status Send(int kind, std::uint64_t keys);
+  // A batch without its number, of the next keys.
+  v1::AnnounceRequest Prepare(int kind, std::uint64_t keys);
+  absl::Status Send(v1::AnnounceRequest request);
 
   SystemClock clock_;
   SystemRandom random_;
