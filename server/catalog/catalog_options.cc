@@ -51,7 +51,7 @@ void Describe(CatalogOptions* options, OptionList* list) {
                .least = 16,
                .most = 1 << 20});
   list->Duration("catalog.reap_pause", &options->reaper.pause,
-                 {.help = "Pause between two steps of loading or reaping.",
+                 {.help = "Pause between two steps of reaping.",
                   .least = absl::ZeroDuration(),
                   .most = absl::Seconds(10)});
 }

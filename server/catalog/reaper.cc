@@ -63,7 +63,7 @@ void Reaper::Tick() {
 }
 
 void Reaper::LoadLater() {
-  parts_.executor->PostAt(parts_.executor->clock()->Now() + options_.pause,
+  parts_.executor->PostAt(parts_.executor->clock()->Now() + options_.load_pause,
                           scope_.Wrap([this] {
                             parts_.strand->Post([this](absl::Status turn) {
                               if (turn.ok()) LoadStep();

@@ -42,6 +42,10 @@ class Reaper {
     std::uint64_t step_entries = 4096;
     // Between two steps, so that announcements and registrations come between.
     absl::Duration pause = absl::Milliseconds(2);
+    // The same while the index is loaded: until then each key that is asked for
+    // costs a look into the store, so that others' turns on the strand are all
+    // that a step lets between.
+    absl::Duration load_pause;
   };
 
   // All outlive it.

@@ -280,7 +280,7 @@ TEST_F(CatalogTest, WhatADeadNodeHadIsReapedAfterItsGrace) {
 
 TEST_F(CatalogTest, ACatalogServesFromTheStoreBeforeItHasLoaded) {
   options_.reaper.step_entries = 16;
-  options_.reaper.pause = absl::Seconds(1);
+  options_.reaper.load_pause = absl::Seconds(1);
   Restart();
   const TenantId tenant = DefaultTenant();
   const v1::NamespaceFacts facts = Open(tenant, "granite")->facts();
@@ -301,7 +301,7 @@ TEST_F(CatalogTest, ACatalogServesFromTheStoreBeforeItHasLoaded) {
 
 TEST_F(CatalogTest, AKeyRemovedBeforeItIsLoadedStaysRemoved) {
   options_.reaper.step_entries = 16;
-  options_.reaper.pause = absl::Seconds(1);
+  options_.reaper.load_pause = absl::Seconds(1);
   Restart();
   const TenantId tenant = DefaultTenant();
   const v1::NamespaceFacts facts = Open(tenant, "granite")->facts();
