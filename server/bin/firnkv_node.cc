@@ -70,10 +70,11 @@ int Serve(const DaemonOptions& daemon, const NodeOptions& options,
   SayReady(options, daemon, runner->get(), process->get());
 
   WaitForEnd();
-  EndByForceAfter(options.drain_timeout + absl::Seconds(10));
+  const absl::Duration time = (*runner)->EndingTime();
+  EndByForceAfter(time + absl::Seconds(10));
   (*process)->log()->Write(Severity::kNotice, "draining", {});
-  const bool healthy = (*runner)->UnhealthyBecause().empty();
-  (*runner)->Drain(options.drain_timeout);
+  const bool healthy = (*runner)->FailedBecause().empty();
+  (*runner)->Drain(time);
   (*process)->StopHttp();
   runner->reset();
   return healthy ? 0 : 1;

@@ -1,5 +1,6 @@
 #include "server/bin/node_runner.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -105,8 +106,28 @@ std::string NodeRunner::catalog_text(const absl::Status& link) const {
 }
 
 std::string NodeRunner::UnhealthyBecause() const {
+  const std::string failure = FailedBecause();
+  if (!failure.empty()) return failure;
+  const bool drains = node_->drain().state != DrainState::kServing;
+  return draining_ || drains ? "draining" : "";
+}
+
+absl::Duration NodeRunner::EndingTime() const {
+  const DrainReport drain = node_->drain();
+  switch (drain.state) {
+    case DrainState::kServing:
+      return options_.drain_timeout;
+    case DrainState::kMoving:
+      // Somebody has no patience for that.
+      return std::min(options_.drain_timeout, drain.time_left);
+    case DrainState::kEnding:
+      return drain.time_left;
+  }
+  return options_.drain_timeout;
+}
+
+std::string NodeRunner::FailedBecause() const {
   if (superseded_) return "another run of this node has taken over";
-  if (draining_) return "draining";
   if (catalog_ != nullptr && !catalog_->catalog()->health().ok()) {
     return StrCat("the embedded catalog has stopped: ",
                   ToStd(catalog_->catalog()->health().message()));

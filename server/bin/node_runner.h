@@ -39,7 +39,12 @@ class NodeRunner {
 
   // Empty: it serves.
   std::string UnhealthyBecause() const;
+  // As above, but that it drains is no failure.
+  std::string FailedBecause() const;
 
+  // How long its end may take: what an administrator asked for, else
+  // node.drain_timeout.
+  absl::Duration EndingTime() const;
   // Refuses new work, waits at most `timeout` for what is in flight.
   void Drain(absl::Duration timeout);
 

@@ -5,7 +5,7 @@
 //          ^             |  ^                        |
 //          |             |  '---- lease lost --------'
 //          '-- away <----'
-//     superseded: for ever. refused: tried again, slowly.
+//     superseded, left: for ever. refused: tried again, slowly.
 //
 // Rule A6: the node names the epoch of the data directory's last run, whose
 // lock it has, and so takes over at once. A run that the catalog calls
@@ -76,6 +76,8 @@ class CatalogLink {
     kRefused,
     // Another run of this node has taken over (rule A6).
     kSuperseded,
+    // This run has ended its membership by itself.
+    kLeft,
   };
 
   struct Options {
@@ -120,6 +122,13 @@ class CatalogLink {
   // No task of it runs after this returns; waiters are kCancelled.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Ends the membership, for ever: the catalog forgets at once what this run
+  // announced. `done` runs once, as a task, within `timeout`: OK; or why the
+  // catalog may not know, which then forgets after lease and grace.
+  void Leave(absl::Duration timeout,
+             absl::AnyInvocable<void(absl::Status) &&> done)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   State state() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Until when this node believes that it is a member.
   BootTime believed_until() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -161,6 +170,8 @@ class CatalogLink {
   // Beats at `at`, or as soon as a strict clear has ended here (rule C4).
   void AwaitBeat(std::uint64_t term, BootTime at) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRemovals(const std::vector<NodeCatalogClient::Removal>& removals);
+  void Unregister(const NodeCatalogClient::UnregisterCall& call, BootTime until,
+                  int tries, absl::AnyInvocable<void(absl::Status) &&> done);
 
   // The attempt or the registration has failed; begins the next one.
   void Fail(std::uint64_t term, const absl::Status& why)

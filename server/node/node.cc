@@ -1,5 +1,6 @@
 #include "server/node/node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "proto/base/check.h"
@@ -12,6 +13,11 @@ namespace {
 
 // How often a drain looks whether something is still in flight.
 constexpr absl::Duration kDrainLook = absl::Milliseconds(20);
+// Of a planned drain's time, what is kept for leaving and for reads that run.
+constexpr absl::Duration kEndingTime = absl::Seconds(2);
+// What telling the catalog may take.
+constexpr absl::Duration kShortestLeave = absl::Milliseconds(20);
+constexpr absl::Duration kLongestLeave = absl::Seconds(1);
 
 ClusterId ClusterOf(const Node::Parts& parts) {
   return parts.cluster.IsZero() ? parts.state->memory().cluster : parts.cluster;
@@ -199,6 +205,14 @@ void Node::MakeServers() {
                                                .pool = pool_.get(),
                                                .staging = staging_.get(),
                                                .sessions = sessions_.get()});
+  drainer_ = std::make_unique<Drainer>(
+      Drainer::Options{}, Drainer::Parts{.executor = seams_.executor,
+                                         .control = seams_.control,
+                                         .log = log_,
+                                         .catalog = catalog_.get(),
+                                         .credentials = &credentials_,
+                                         .pool = pool_.get(),
+                                         .address = &address_});
   service_ = std::make_unique<NodeService>(
       NodeService::Options{.address = &address_, .version = options_.version},
       NodeService::Parts{.clock = seams_.clock,
@@ -211,12 +225,13 @@ void Node::MakeServers() {
                          .copies = copies_.get(),
                          .promoter = promoter_.get(),
                          .pool = pool_.get(),
+                         .drainer = drainer_.get(),
                          .reservations = reservations_.get(),
                          .staging = staging_.get(),
                          .announcements = &announcements_,
                          .link = link_.get(),
                          .metrics = &metrics_},
-      [this] { OnDrainAsked(); });
+      [this](const DrainPlan& plan) { return AskDrain(plan); });
 }
 
 absl::Status Node::Start(const std::string& control_address) {
@@ -250,6 +265,7 @@ Node::~Node() {
   // comes on the way finds everything that it needs.
   service_->StopServing();
   scope_.Close();
+  drainer_->Close();
   housekeeper_->Stop();
   notices_.Close();
   sessions_->Close();
@@ -270,36 +286,95 @@ void Node::OnSuperseded() {
   if (parts_.on_superseded) parts_.on_superseded();
 }
 
-void Node::OnDrainAsked() {
+absl::Status Node::AskDrain(const DrainPlan& plan) {
+  const BootTime now = seams_.clock->Now();
+  const BootTime deadline =
+      now + (plan.deadline > absl::ZeroDuration() ? plan.deadline
+                                                  : options_.drain_timeout);
+  log_->Write(Severity::kNotice, "drain_asked",
+              {{"deadline", absl::FormatDuration(deadline - now)},
+               {"move_bytes", plan.move_bytes}});
+  if (plan.move_bytes == 0) {
+    drainer_->End(deadline);
+    EndAsked();
+    return absl::OkStatus();
+  }
+  const BootTime moves_end =
+      deadline - std::min(kEndingTime, (deadline - now) / 4);
+  RETURN_IF_ERROR(drainer_->StartMoving(plan.move_bytes, moves_end, deadline,
+                                        [this] { EndAsked(); }));
+  // What is written from now on would be lost.
+  writes_->StopReserving();
+  return absl::OkStatus();
+}
+
+void Node::EndAsked() {
   seams_.executor->Post(scope_.Wrap([this] {
-    log_->Write(Severity::kNotice, "drain_asked", {});
     if (parts_.on_drain) return parts_.on_drain();
-    StartDrain(seams_.clock->Now() + options_.drain_timeout, [] {});
+    StartDrain(seams_.clock->Now() + drainer_->report().time_left, [] {});
   }));
 }
 
 void Node::StartDrain(BootTime deadline, absl::AnyInvocable<void() &&> done) {
+  drainer_->End(deadline);
   writes_->StopReserving();
   copies_->StopTaking();
   sessions_->StopAccepting();
-  AwaitQuiet(deadline, std::move(done));
+  // A writer that does not end must not keep this run from leaving.
+  const absl::Duration left = deadline - seams_.clock->Now();
+  const absl::Duration leaving =
+      std::clamp(left / 4, kShortestLeave, kLongestLeave);
+  Await(&Node::WritesAreOver, deadline - leaving,
+        [this, deadline, leaving, done = std::move(done)]() mutable {
+          link_->Leave(leaving, [this, deadline, done = std::move(done)](
+                                    absl::Status left) mutable {
+            Await(&Node::AllIsQuiet, deadline,
+                  [this, left, done = std::move(done)]() mutable {
+                    LogDrained(left);
+                    std::move(done)();
+                  });
+          });
+        });
 }
 
-void Node::AwaitQuiet(BootTime deadline, absl::AnyInvocable<void() &&> done) {
-  const BootTime now = seams_.clock->Now();
+bool Node::WritesAreOver() const {
   // A catalog that is away is not waited for: it would be told of copies that
   // this node is about to drop.
   const bool told = announcements_.pending() == 0 ||
                     link_->state() != CatalogLink::State::kRegistered;
-  const bool quiet = reservations_->totals().live == 0 &&
-                     streams_->reads_in_flight() == 0 &&
-                     pool_->Snapshot().holds == 0 && told;
-  const BootTime next = quiet || now >= deadline ? now : now + kDrainLook;
-  seams_.executor->PostAt(next, scope_.Wrap([this, deadline, over = next == now,
-                                             done = std::move(done)]() mutable {
-    if (over) return std::move(done)();
-    AwaitQuiet(deadline, std::move(done));
-  }));
+  return reservations_->totals().live == 0 && told;
+}
+
+bool Node::AllIsQuiet() const {
+  return reservations_->totals().live == 0 &&
+         streams_->reads_in_flight() == 0 && pool_->Snapshot().holds == 0;
+}
+
+void Node::Await(bool (Node::*over)() const, BootTime deadline,
+                 absl::AnyInvocable<void() &&> done) {
+  const BootTime now = seams_.clock->Now();
+  const bool ends = (this->*over)() || now >= deadline;
+  seams_.executor->PostAt(ends ? now : std::min(deadline, now + kDrainLook),
+                          scope_.Wrap([this, over, deadline, ends,
+                                       done = std::move(done)]() mutable {
+                            if (ends) return std::move(done)();
+                            Await(over, deadline, std::move(done));
+                          }));
+}
+
+void Node::LogDrained(const absl::Status& left) const {
+  const DrainReport report = drainer_->report();
+  const PoolSnapshot pool = pool_->Snapshot();
+  log_->Write(Severity::kNotice, "drained",
+              {{"moved_blocks", report.moved_blocks},
+               {"moved_bytes", report.moved_bytes},
+               {"left_blocks", report.left_blocks},
+               {"dropped_blocks",
+                pool.blocks - std::min(pool.blocks, report.moved_blocks)},
+               {"trouble", report.trouble},
+               {"unregistered", left.ok() ? "yes" : left.ToString()},
+               {"reservations_cut", reservations_->totals().live},
+               {"transfers_cut", pool.holds}});
 }
 
 std::vector<SlotHeader> Node::Residents() const {
@@ -322,7 +397,8 @@ void Node::DescribeMetrics(MetricList* list) const {
                      .reservations = reservations_.get(),
                      .sessions = sessions_.get(),
                      .staging = staging_.get(),
-                     .streams = streams_.get()},
+                     .streams = streams_.get(),
+                     .drainer = drainer_.get()},
                     list);
   list->AddCounter("firnkv_node_checked_copies_total",
                    "Copies that readers found corrupt and that this node "

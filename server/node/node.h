@@ -4,7 +4,7 @@
 //     serve node.services() on "unix:" + socket + ".control" and on TCP;
 //     RETURN_IF_ERROR(node.Start(control_address));
 //     ...
-//     node.StartDrain(deadline, [] { ... });   // Refuses new writes first.
+//     node.StartDrain(deadline, [] { ... });   // Refuses new writes, leaves.
 //     end the serving of services();           // Then destroy the node.
 //
 // It serves from Start on, with or without a catalog (catalog_link.h): local
@@ -37,6 +37,7 @@
 #include "server/node/copier.h"
 #include "server/node/copy_checks.h"
 #include "server/node/copy_fetcher.h"
+#include "server/node/drainer.h"
 #include "server/node/housekeeper.h"
 #include "server/node/namespace_cache.h"
 #include "server/node/node_catalog_client.h"
@@ -76,7 +77,8 @@ class Node {
     // Null: nothing is logged.
     Logger* log = nullptr;
     // Run as tasks; null: nothing. Another run has taken over, this one serves
-    // no more; an administrator asked for a drain.
+    // no more; an administrator wants this run to end, and what was to move to
+    // other nodes before has moved: StartDrain within drain().time_left.
     absl::AnyInvocable<void()> on_superseded;
     absl::AnyInvocable<void()> on_drain;
   };
@@ -94,9 +96,17 @@ class Node {
   // Handlers for whoever carries control calls; alive as long as the node.
   std::vector<ControlService*> services() { return {service_.get()}; }
 
-  // No new reservations and sessions from now on. `done` runs as a task, once
-  // nothing is in flight or at `deadline`; at most one drain at a time.
+  // The short end, as of SIGTERM: no new reservations and sessions from now on
+  // and no moves any more; once no write is under way this run leaves the
+  // catalog, which forgets at once what it had. `done` runs as a task, once
+  // nothing is in flight or at `deadline`; at most one drain at a time. Readers
+  // are served until then.
   void StartDrain(BootTime deadline, absl::AnyInvocable<void() &&> done);
+  // NodeService's Drain, of an administrator: moves first if the plan says so,
+  // then on_drain. FAILED_PRECONDITION where it is to move and drains already.
+  absl::Status AskDrain(const DrainPlan& plan);
+  // How far an administrator's drain, or this one, is.
+  DrainReport drain() const { return drainer_->report(); }
 
   // Who and where this run is; complete after Start.
   const NodeAddress& address() const { return address_; }
@@ -124,8 +134,13 @@ class Node {
   void MakeStreams();
   void MakeServers();
   void OnSuperseded();
-  void OnDrainAsked();
-  void AwaitQuiet(BootTime deadline, absl::AnyInvocable<void() &&> done);
+  void EndAsked();
+  // Nothing that a writer waits for is under way, and the catalog was told.
+  bool WritesAreOver() const;
+  bool AllIsQuiet() const;
+  void Await(bool (Node::*over)() const, BootTime deadline,
+             absl::AnyInvocable<void() &&> done);
+  void LogDrained(const absl::Status& left) const;
 
   const NodeOptions options_;
   const Seams seams_;
@@ -158,6 +173,7 @@ class Node {
   DescriptorCounts descriptors_;
   std::unique_ptr<SessionListener> sessions_;
   std::unique_ptr<Housekeeper> housekeeper_;
+  std::unique_ptr<Drainer> drainer_;
   std::unique_ptr<NodeService> service_;
 
   TaskScope scope_;

@@ -120,6 +120,28 @@ absl::StatusOr<NodeCatalogClient::KeptAlive> DecodeKeepAlive(
   return to;
 }
 
+absl::StatusOr<NodeCatalogClient::Unregistered> DecodeUnregister(
+    const v1::UnregisterResponse&) {
+  return NodeCatalogClient::Unregistered{};
+}
+
+absl::StatusOr<std::vector<NodeCatalogClient::Peer>> DecodeListPeers(
+    const v1::ListPeersResponse& from) {
+  const int count = from.nodes_size();
+  if (from.dram_bytes_size() != count || from.dram_used_bytes_size() != count) {
+    return Malformed("peers");
+  }
+  std::vector<NodeCatalogClient::Peer> to;
+  for (int i = 0; i < count; ++i) {
+    NodeCatalogClient::Peer peer;
+    ASSIGN_OR_RETURN(peer.address, FromProto(from.nodes(i)));
+    peer.dram_bytes = from.dram_bytes(i);
+    peer.dram_used_bytes = from.dram_used_bytes(i);
+    to.push_back(std::move(peer));
+  }
+  return to;
+}
+
 absl::StatusOr<NodeCatalogClient::Announced> DecodeAnnounce(
     const v1::AnnounceResponse& from) {
   NodeCatalogClient::Announced to;
@@ -304,6 +326,25 @@ void NodeCatalogClient::StartKeepAlive(const KeepAliveCall& call,
   request.set_drained_cursor(call.drained_cursor);
   ToProto(call.seen, request.mutable_seen());
   Call("KeepAlive", std::move(request), timeout, &DecodeKeepAlive,
+       std::move(done));
+}
+
+void NodeCatalogClient::StartUnregister(const UnregisterCall& call,
+                                        absl::Duration timeout,
+                                        Done<Unregistered> done) {
+  v1::UnregisterRequest request;
+  request.set_node(IdToProto(call.node));
+  request.set_epoch(static_cast<std::uint64_t>(call.epoch));
+  request.set_registration(IdToProto(call.registration));
+  Call("Unregister", std::move(request), timeout, &DecodeUnregister,
+       std::move(done));
+}
+
+void NodeCatalogClient::StartListPeers(NodeId asker, absl::Duration timeout,
+                                       Done<std::vector<Peer>> done) {
+  v1::ListPeersRequest request;
+  request.set_node(IdToProto(asker));
+  Call("ListPeers", std::move(request), timeout, &DecodeListPeers,
        std::move(done));
 }
 

@@ -110,6 +110,26 @@ class NodeCatalogClient {
   void StartKeepAlive(const KeepAliveCall& call, absl::Duration timeout,
                       Done<KeptAlive> done);
 
+  // This run ends. NOT_FOUND: that registration is not the node's last, or its
+  // lease is over.
+  struct UnregisterCall {
+    NodeId node;
+    NodeEpoch epoch = NodeEpoch::kNone;
+    RegistrationId registration;
+  };
+  struct Unregistered {};
+  void StartUnregister(const UnregisterCall& call, absl::Duration timeout,
+                       Done<Unregistered> done);
+
+  // Another node that is alive, and how full it said it is.
+  struct Peer {
+    NodeAddress address;
+    std::uint64_t dram_bytes = 0;
+    std::uint64_t dram_used_bytes = 0;
+  };
+  void StartListPeers(NodeId asker, absl::Duration timeout,
+                      Done<std::vector<Peer>> done);
+
   // Numbers are those of AnnounceRequest::Kind.
   enum class BatchKind : std::uint8_t {
     kEvents = 0,

@@ -7,6 +7,7 @@
 #include "server/node/catalog_link.h"
 #include "server/node/copier.h"
 #include "server/node/copy_fetcher.h"
+#include "server/node/drainer.h"
 #include "server/node/promoter.h"
 #include "server/node/reservations.h"
 #include "server/node/session_listener.h"
@@ -181,6 +182,28 @@ std::vector<std::uint64_t> NodeMetrics::Outcomes() const {
   return sums;
 }
 
+void DescribeDrain(const Drainer* drainer, MetricList* list) {
+  list->AddGauge("firnkv_node_draining",
+                 "0 serves, 1 moves blocks to other nodes, 2 ends.", [drainer] {
+                   return static_cast<double>(drainer->report().state);
+                 });
+  list->AddCounter("firnkv_node_drain_moved_blocks_total",
+                   "Blocks that other nodes took, or had, in a drain.",
+                   &drainer->counters().moved_blocks);
+  list->AddCounter("firnkv_node_drain_moved_bytes_total",
+                   "Bytes that other nodes took, or had, in a drain.",
+                   &drainer->counters().moved_bytes);
+  list->AddCounter("firnkv_node_drain_left_blocks_total",
+                   "Blocks of a drain's plan that no other node took.",
+                   &drainer->counters().left_blocks);
+  list->AddCounter("firnkv_node_drain_calls_total",
+                   "Batches that a drain asked other nodes to fetch.",
+                   &drainer->counters().calls);
+  list->AddCounter("firnkv_node_drain_failed_calls_total",
+                   "Batches of a drain that were not answered.",
+                   &drainer->counters().failed_calls);
+}
+
 void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
   AddByOutcome("firnkv_node_local_reads_total",
                "Keys of local OpenRead calls, by outcome.", local_reads, list);
@@ -250,6 +273,7 @@ void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
   list->AddCounter("firnkv_node_refused_streams_total",
                    "Stream connections refused by a cap.",
                    &parts.streams->counters().over_caps);
+  DescribeDrain(parts.drainer, list);
 }
 
 }  // namespace firnkv

@@ -26,6 +26,7 @@ namespace firnkv {
 class CatalogLink;
 class Copier;
 class CopyFetcher;
+class Drainer;
 class DramPool;
 class Promoter;
 class Reservations;
@@ -68,6 +69,7 @@ struct NodeMetrics {
     const SessionListener* sessions = nullptr;
     const Staging* staging = nullptr;
     const StreamServer* streams = nullptr;
+    const Drainer* drainer = nullptr;
   };
   // This and `parts` outlive the list.
   void Describe(const Parts& parts, MetricList* list) const;

@@ -14,6 +14,13 @@
 namespace firnkv {
 namespace {
 
+// Of a caller that asks how far a drain is; it asks again.
+constexpr absl::Duration kLongestDrainWait = absl::Seconds(10);
+
+std::uint64_t Millis(absl::Duration time) {
+  return static_cast<std::uint64_t>(absl::ToInt64Milliseconds(time));
+}
+
 template <typename Message>
 void Answer(const Message& message, ControlReply reply) {
   std::move(reply)(message.SerializeAsString());
@@ -22,7 +29,7 @@ void Answer(const Message& message, ControlReply reply) {
 }  // namespace
 
 NodeService::NodeService(const Options& options, const Parts& parts,
-                         absl::AnyInvocable<void()> on_drain)
+                         OnDrain on_drain)
     : options_(options),
       parts_(parts),
       started_(parts.clock->Now()),
@@ -347,10 +354,31 @@ void NodeService::FetchCopies(const ControlPeer&,
 
 void NodeService::Drain(const ControlPeer&, const v1::DrainRequest& request,
                         ControlReply reply) {
-  const absl::Status may = FromAdministrator(request);
+  absl::Status may = FromAdministrator(request);
+  if (may.ok() && !request.report_only()) {
+    may = on_drain_({.deadline = absl::Milliseconds(request.deadline_millis()),
+                     .move_bytes = request.move_bytes()});
+  }
   if (!may.ok()) return Refuse(may, std::move(reply));
-  on_drain_();
-  Answer(v1::DrainResponse(), std::move(reply));
+  const absl::Duration wait =
+      std::min(absl::Milliseconds(request.wait_millis()), kLongestDrainWait);
+  parts_.drainer->AwaitReport(
+      parts_.clock->Now() + wait,
+      [reply = std::move(reply)](const DrainReport& report) mutable {
+        v1::DrainResponse response;
+        response.set_drain(std::string(DrainStateName(report.state)));
+        response.set_planned_bytes(report.planned_bytes);
+        response.set_planned_blocks(report.planned_blocks);
+        response.set_moved_bytes(report.moved_bytes);
+        response.set_moved_blocks(report.moved_blocks);
+        response.set_left_blocks(report.left_blocks);
+        response.set_left_millis(Millis(report.time_left));
+        for (const std::uint64_t count : report.outcomes) {
+          response.add_outcomes(count);
+        }
+        response.set_trouble(report.trouble);
+        Answer(response, std::move(reply));
+      });
 }
 
 void NodeService::SetDram(const ControlPeer&, const v1::SetDramRequest& request,
@@ -414,6 +442,13 @@ void NodeService::Status(const ControlPeer& peer,
   response.set_retiring_slots(pool.retiring_slots);
   response.set_dram_retiring_bytes(pool.retiring_region_bytes +
                                    pool.mapped_after_retirement_bytes);
+  const DrainReport drain = parts_.drainer->report();
+  response.set_drain(std::string(DrainStateName(drain.state)));
+  response.set_drain_planned_bytes(drain.planned_bytes);
+  response.set_drain_moved_bytes(drain.moved_bytes);
+  response.set_drain_moved_blocks(drain.moved_blocks);
+  response.set_drain_left_blocks(drain.left_blocks);
+  response.set_drain_left_millis(Millis(drain.time_left));
   Answer(response, std::move(reply));
 }
 

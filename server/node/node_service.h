@@ -5,7 +5,8 @@
 // Who may call (rule S3): data calls need a live session, and come over the
 // node's own unix socket, where alone a session id counts. Status is for
 // sessions, and, with a token, for administrators and nodes; Drain and SetDram
-// only for administrators, FetchCopies only for nodes.
+// only for administrators, FetchCopies only for nodes. Drain, asked to wait, is
+// answered later.
 //
 // Does not know: how anything is done.
 //
@@ -33,6 +34,7 @@
 #include "server/base/log.h"
 #include "server/node/catalog_link.h"
 #include "server/node/copy_fetcher.h"
+#include "server/node/drainer.h"
 #include "server/node/node_credentials.h"
 #include "server/node/node_metrics.h"
 #include "server/node/promoter.h"
@@ -80,6 +82,8 @@ class NodeService : public ControlService {
     Promoter* promoter = nullptr;
     // For Status and SetDram.
     DramPool* pool = nullptr;
+    // For Status and Drain.
+    Drainer* drainer = nullptr;
     Reservations* reservations = nullptr;
     Staging* staging = nullptr;
     AnnouncementLog* announcements = nullptr;
@@ -87,9 +91,10 @@ class NodeService : public ControlService {
     NodeMetrics* metrics = nullptr;
   };
 
-  // `on_drain` runs for each Drain of an administrator and must not block.
-  NodeService(const Options& options, const Parts& parts,
-              absl::AnyInvocable<void()> on_drain);
+  // `on_drain` runs for each Drain of an administrator that is more than a
+  // question, says whether it will be done, and must not block.
+  using OnDrain = absl::AnyInvocable<absl::Status(const DrainPlan&)>;
+  NodeService(const Options& options, const Parts& parts, OnDrain on_drain);
 
   std::string_view service() const override { return "firnkv.v1.NodeService"; }
   void Handle(std::string_view method, const ControlPeer& peer,
@@ -161,7 +166,7 @@ class NodeService : public ControlService {
   const Options options_;
   const Parts parts_;
   const BootTime started_;
-  absl::AnyInvocable<void()> on_drain_;
+  OnDrain on_drain_;
   // Relaxed: a call more or less does not matter.
   std::atomic<bool> stopped_{false};
 };

@@ -457,8 +457,15 @@ Warmth DramPool::NextWarmth() const {
 bool DramPool::EachResident(
     std::uint32_t* cursor, std::size_t budget,
     absl::FunctionRef<void(const SlotHeader&)> each) const {
+  return EachWarm(cursor, budget,
+                  [each](const SlotHeader& header, Warmth) { each(header); });
+}
+
+bool DramPool::EachWarm(
+    std::uint32_t* cursor, std::size_t budget,
+    absl::FunctionRef<void(const SlotHeader&, Warmth)> each) const {
   MutexLock lock(&mutex_);
-  return blocks_->EachResident(cursor, budget, each);
+  return blocks_->EachWarm(cursor, budget, each);
 }
 
 PoolSnapshot DramPool::Snapshot() const {

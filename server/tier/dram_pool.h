@@ -232,6 +232,12 @@ class DramPool : public HoldKeeper {
   bool EachResident(std::uint32_t* cursor, std::size_t budget,
                     absl::FunctionRef<void(const SlotHeader&)> each) const
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // As EachResident, with how warm each is. While `each` runs, *cursor is the
+  // copy's place: from there, with a budget of 1, it is seen again, unless it
+  // has left; another block may have the place then.
+  bool EachWarm(std::uint32_t* cursor, std::size_t budget,
+                absl::FunctionRef<void(const SlotHeader&, Warmth)> each) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Largest block that StartReserve takes.
   std::uint64_t largest_block() const { return largest_block_; }

@@ -551,14 +551,16 @@ void ResidentBlocks::RetireRegion(Region* region) {
 
 // --- Looking.
 
-bool ResidentBlocks::EachResident(
+bool ResidentBlocks::EachWarm(
     std::uint32_t* cursor, std::size_t budget,
-    absl::FunctionRef<void(const SlotHeader&)> each) const {
+    absl::FunctionRef<void(const SlotHeader&, Warmth)> each) const {
   for (; budget > 0 && *cursor < index_.end(); --budget, ++*cursor) {
     const Slot* const slot = index_.At(*cursor).resident;
     if (slot == nullptr) continue;
-    const auto state = namespaces_.find(slot->header->block.name_space);
-    if (slot->header->clear_epoch == state->second.epoch) each(*slot->header);
+    const SlotHeader& header = *slot->header;
+    const auto state = namespaces_.find(header.block.name_space);
+    if (header.clear_epoch != state->second.epoch) continue;
+    each(header, policy_.WarmthOf(slot->block));
   }
   return *cursor < index_.end();
 }

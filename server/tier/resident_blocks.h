@@ -140,8 +140,8 @@ class ResidentBlocks {
 
   // --- Looking.
 
-  bool EachResident(std::uint32_t* cursor, std::size_t budget,
-                    absl::FunctionRef<void(const SlotHeader&)> each) const;
+  bool EachWarm(std::uint32_t* cursor, std::size_t budget,
+                absl::FunctionRef<void(const SlotHeader&, Warmth)> each) const;
   // Its own part of the snapshot.
   void Fill(PoolSnapshot* snapshot) const;
 

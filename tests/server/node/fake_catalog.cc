@@ -98,6 +98,12 @@ absl::StatusOr<std::string> FakeCatalog::Serve(std::string_view method,
   }
   if (method == "Announce") return Announce(Parse<v1::AnnounceRequest>(bytes));
   if (method == "Locate") return Locate(Parse<v1::LocateRequest>(bytes));
+  if (method == "Unregister") {
+    return Unregister(Parse<v1::UnregisterRequest>(bytes));
+  }
+  if (method == "ListPeers") {
+    return ListPeers(Parse<v1::ListPeersRequest>(bytes));
+  }
   if (method == "CompareDigests") {
     return Compare(Parse<v1::CompareDigestsRequest>(bytes));
   }
@@ -170,6 +176,30 @@ absl::StatusOr<std::string> FakeCatalog::Register(
                     .test_vector = HandshakeTestVector()},
           response.mutable_handshake());
   response.set_namespace_cursor(changes_);
+  return response.SerializeAsString();
+}
+
+absl::StatusOr<std::string> FakeCatalog::Unregister(
+    const v1::UnregisterRequest& request) {
+  RETURN_IF_ERROR(CheckNode(request.header()));
+  if (request.registration() != registration_.view()) {
+    return absl::NotFoundError("no such registration");
+  }
+  departures.push_back(request);
+  registration_ = RegistrationId{};
+  published.clear();
+  return v1::UnregisterResponse().SerializeAsString();
+}
+
+absl::StatusOr<std::string> FakeCatalog::ListPeers(
+    const v1::ListPeersRequest& request) {
+  RETURN_IF_ERROR(CheckNode(request.header()));
+  v1::ListPeersResponse response;
+  for (const Peer& peer : peers) {
+    ToProto(peer.address, response.add_nodes());
+    response.add_dram_bytes(peer.dram_bytes);
+    response.add_dram_used_bytes(peer.dram_used_bytes);
+  }
   return response.SerializeAsString();
 }
 

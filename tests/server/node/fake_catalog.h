@@ -71,6 +71,13 @@ class FakeCatalog : public ControlService {
   std::map<NamespaceId, NamespaceFacts> name_spaces;
   // Who has a copy of a block, whatever was announced.
   std::map<BlockKey, NodeAddress> located;
+  // The nodes besides the one that asks.
+  struct Peer {
+    NodeAddress address;
+    std::uint64_t dram_bytes = 0;
+    std::uint64_t dram_used_bytes = 0;
+  };
+  std::vector<Peer> peers;
 
   // --- What it was told.
   struct Batch {
@@ -83,6 +90,8 @@ class FakeCatalog : public ControlService {
   };
   std::vector<v1::RegisterRequest> registrations;
   std::vector<v1::KeepAliveRequest> beats;
+  // Registrations that ended by themselves.
+  std::vector<v1::UnregisterRequest> departures;
   std::vector<Batch> batches;
   // Entries of all of them.
   std::size_t entries() const;
@@ -101,6 +110,8 @@ class FakeCatalog : public ControlService {
   absl::Status CheckNode(const v1::RequestHeader& header) const;
   absl::StatusOr<std::string> Register(const v1::RegisterRequest& request);
   absl::StatusOr<std::string> KeepAlive(const v1::KeepAliveRequest& request);
+  absl::StatusOr<std::string> Unregister(const v1::UnregisterRequest& request);
+  absl::StatusOr<std::string> ListPeers(const v1::ListPeersRequest& request);
   absl::StatusOr<std::string> Announce(const v1::AnnounceRequest& request);
   absl::StatusOr<std::string> Locate(const v1::LocateRequest& request);
   absl::StatusOr<std::string> Compare(const v1::CompareDigestsRequest& request);

@@ -78,9 +78,14 @@ NodeFixture::~NodeFixture() { catalog_client_.Close(); }
 
 Generation NodeFixture::Store(const NamespaceFacts& facts, std::uint64_t n,
                               std::size_t bytes) {
+  return StoreAt(facts, n, ChainPlace{.anchor = KeyOf(n)}, bytes);
+}
+
+Generation NodeFixture::StoreAt(const NamespaceFacts& facts, std::uint64_t n,
+                                const ChainPlace& place, std::size_t bytes) {
   ReserveRequest request;
   request.name_space = ToPoolNamespace(facts);
-  request.blocks = {{KeyOf(n), ChainPlace{.anchor = KeyOf(n)}, bytes}};
+  request.blocks = {{KeyOf(n), place, bytes}};
   request.deadline = In(absl::Seconds(1));
   request.reserved_until = In(absl::Seconds(10));
   ReserveAnswer answer;

@@ -58,6 +58,9 @@ class NodeFixture : public testing::Test {
   // Stores block `n` of `facts` in the pool.
   Generation Store(const NamespaceFacts& facts, std::uint64_t n,
                    std::size_t bytes = 4096);
+  // The same, at that place of a chain.
+  Generation StoreAt(const NamespaceFacts& facts, std::uint64_t n,
+                     const ChainPlace& place, std::size_t bytes = 4096);
   bool Holds(const NamespaceFacts& facts, std::uint64_t n);
 
   void RunFor(absl::Duration time) { world_.executor()->RunFor(time); }

@@ -163,42 +163,6 @@ TEST_F(NodeTest, ANodeOfAnotherClusterDoesNotStart) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST_F(NodeTest, ADrainRefusesNewWritesAndWaitsForThoseThatRun) {
-  StartNode();
-  const auto session = Connect(kAliceUid);
-  const auto reserved = Call<v1::ReserveResponse>(
-      "Reserve", ReserveOf(session->id(), granite_, 1, 4096));
-  bool drained = false;
-  node_->StartDrain(machine_->process()->clock()->Now() + absl::Seconds(20),
-                    [&] { drained = true; });
-  RunFor(absl::Seconds(1));
-  EXPECT_FALSE(drained);
-  EXPECT_EQ(Write(session.get(), granite_, 2), Outcome::kUnavailable);
-  EXPECT_FALSE(SessionPeer(NewClient(kAliceUid), kSocket).connected());
-
-  LendStaging(session.get(), ++next_staging_, 1, 4096);
-  const auto committed = Call<v1::CommitResponse>(
-      "Commit", CommitOf(session->id(), reserved->reservation(), 1, 4096));
-  RunFor(absl::Seconds(1));
-
-  EXPECT_EQ(static_cast<Outcome>(committed->outcomes()[0]), Outcome::kStored);
-  EXPECT_TRUE(drained);
-}
-
-TEST_F(NodeTest, ADrainEndsAtItsDeadline) {
-  StartNode();
-  const auto session = Connect(kAliceUid);
-  ASSERT_OK(Call<v1::ReserveResponse>(
-      "Reserve", ReserveOf(session->id(), granite_, 1, 4096)));
-  bool drained = false;
-
-  node_->StartDrain(machine_->process()->clock()->Now() + absl::Seconds(3),
-                    [&] { drained = true; });
-  RunFor(absl::Seconds(4));
-
-  EXPECT_TRUE(drained);
-}
-
 // A kStaleLocation; a look at digests is due after 45 s at the earliest.
 TEST_F(NodeTest, ACopyThatARemoteReaderMissedIsSoonForgottenByTheCatalog) {
   StartNode();
@@ -213,22 +177,6 @@ TEST_F(NodeTest, ACopyThatARemoteReaderMissedIsSoonForgottenByTheCatalog) {
 
   EXPECT_EQ(reader.OutcomesOf(1), std::vector<Outcome>{Outcome::kMiss});
   EXPECT_TRUE(catalog_.published.empty());
-}
-
-TEST_F(NodeTest, ADrainDoesNotWaitForACatalogThatIsAway) {
-  StartNode();
-  const auto session = Connect(kAliceUid);
-  ASSERT_EQ(Write(session.get(), granite_, 1), Outcome::kStored);
-  catalog_.silent = true;
-  RunFor(absl::Seconds(20));
-  ASSERT_EQ(Write(session.get(), granite_, 2), Outcome::kStored);
-  bool drained = false;
-
-  node_->StartDrain(machine_->process()->clock()->Now() + absl::Seconds(20),
-                    [&] { drained = true; });
-  RunFor(absl::Seconds(1));
-
-  EXPECT_TRUE(drained);
 }
 
 TEST_F(NodeTest, ANodeMayEndInTheMiddleOfEverything) {
