@@ -192,4 +192,22 @@ void Trials::ANodeComesBackAsItsGraceEnds() {
   AwaitMembers();
 }
 
+// --- A node that leaves.
+
+void Trials::ANodeLeaves() {
+  scene_ = "a node that leaves";
+  const int number = 1 + Someone(parts_.cluster->nodes());
+  SimNode& node = parts_.cluster->Node(number);
+  const std::uint64_t bytes =
+      Someone(2) * parts_.cluster->options().pool_bytes / 2;
+  if (!node.Drain(bytes, absl::Seconds(8))) {
+    return Violation("NO DRAIN", node.host());
+  }
+  if (!Await("the end of a drain", [&] { return !node.running(); })) return;
+  // Not after its lease: that is longer.
+  parts_.reckoning->CheckIndexNamesNothingOf(number);
+  if (!node.Start().ok()) return Violation("NO RESTART", node.host());
+  AwaitMembers();
+}
+
 }  // namespace firnkv

@@ -87,7 +87,7 @@ void Faults::Inject() {
       {4, &Faults::ResetConnections}, {6, &Faults::ClearNamespace},
       {4, &Faults::FailAllocations},  {3, &Faults::LimitMemory},
       {5, &Faults::ShrinkPool},       {4, &Faults::SetWallClock},
-      {4, &Faults::FlipBit},
+      {4, &Faults::FlipBit},          {4, &Faults::DrainNode},
   };
   static constexpr std::uint64_t kSum = [] {
     std::uint64_t sum = 0;
@@ -108,13 +108,31 @@ void Faults::CrashNode() {
   if (!node.running()) return;
   Note(StrCat("crash of ", node.host()));
   node.Crash();
-  Later(absl::Milliseconds(1), absl::Seconds(Below(4) == 0 ? 20 : 2),
-        [this, &node] {
-          parts_.cluster->executor()->Note(StrCat("restart of ", node.host()));
-          if (!node.running() && !node.Start().ok()) {
-            parts_.oracle->Violation(StrCat("NO RESTART: ", node.host()));
-          }
-        });
+  StartLater(&node, absl::Milliseconds(1),
+             absl::Seconds(Below(4) == 0 ? 20 : 2));
+}
+
+void Faults::StartLater(SimNode* node, absl::Duration least,
+                        absl::Duration most) {
+  Later(least, most, [this, node] {
+    parts_.cluster->executor()->Note(StrCat("restart of ", node->host()));
+    if (!node->running() && !node->Start().ok()) {
+      parts_.oracle->Violation(StrCat("NO RESTART: ", node->host()));
+    }
+  });
+}
+
+// Short or planned, to its end or into another fault.
+void Faults::DrainNode() {
+  SimNode& node = SomeNode();
+  if (!node.running() || node.paused() || node.draining()) return;
+  const std::uint64_t bytes =
+      Below(3) == 0 ? 0 : Below(parts_.cluster->options().pool_bytes);
+  const absl::Duration deadline = absl::Milliseconds(100 + Below(4000));
+  Note(StrCat("drain of ", node.host(), ": ", bytes, " bytes in ",
+              absl::FormatDuration(deadline)));
+  node.Drain(bytes, deadline);
+  StartLater(&node, deadline, deadline + absl::Seconds(4));
 }
 
 void Faults::ResumeLater(SimNode* node) {

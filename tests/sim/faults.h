@@ -58,6 +58,8 @@ class Faults {
   // --- Processes.
   void CrashNode();
   void PauseNode();
+  void DrainNode();
+  void StartLater(SimNode* node, absl::Duration least, absl::Duration most);
   void CrashWorker();
   void CrashWorkersOfAHost();
   void PauseWorker();

@@ -181,6 +181,16 @@ std::string Reckoning::Name(const Place& place) const {
                 place.node);
 }
 
+void Reckoning::CheckIndexNamesNothingOf(int node) {
+  std::set<Place> index;
+  if (!CopiesInIndex(&index)) return;
+  for (const Place& place : index) {
+    if (place.node != static_cast<std::size_t>(node)) continue;
+    oracle_->Violation(StrCat("A NODE THAT LEFT IS NAMED: ", Name(place)));
+    return;
+  }
+}
+
 void Reckoning::CheckIndexAndNodesAgree() {
   std::set<Place> index;
   if (!CopiesInIndex(&index)) return;

@@ -38,6 +38,8 @@ class Reckoning {
   // Rule A9: no node has taken what it has seen of the catalog back.
   void CheckNobodyFellBack();
   void CheckIndexAndNodesAgree();
+  // Rule A3: a node that has left is nowhere in the index.
+  void CheckIndexNamesNothingOf(int node);
   // What asks for a leading run is told of all of it and of nothing beyond.
   void CheckLeadingRuns();
   void CheckEveryKeyCanBeWritten();

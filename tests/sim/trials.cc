@@ -13,7 +13,7 @@
 namespace firnkv {
 namespace {
 
-constexpr std::uint64_t kTrials = 8;
+constexpr std::uint64_t kTrials = 9;
 
 // Trials and the other settings of a schedule, which follow from the seed's low
 // bits, come together in all ways.
@@ -58,7 +58,8 @@ void Trials::Run() {
       &Trials::ASecondRun,
       &Trials::ADoubledCatalog,
       &Trials::APowerCut,
-      &Trials::ANodeComesBackAsItsGraceEnds};
+      &Trials::ANodeComesBackAsItsGraceEnds,
+      &Trials::ANodeLeaves};
   parts_.cluster->executor()->Note("trial");
   (this->*kAll[TrialOf(parts_.cluster->executor()->seed())])();
   // Removals come with heartbeats, and are told after them.

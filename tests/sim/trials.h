@@ -74,6 +74,8 @@ class Trials {
   void APowerCut();
   // Rule A3.
   void ANodeComesBackAsItsGraceEnds();
+  // Rule A3: what it had is forgotten at once, and what it moved is there.
+  void ANodeLeaves();
   void RestartCatalog(const SimStore::Families* state);
   void AwaitMembers();
 

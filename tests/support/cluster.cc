@@ -161,7 +161,7 @@ void SimCluster::HealEverything() {
     catalog_->Resume();
   }
   for (const auto& node : nodes_) {
-    if (node->superseded()) node->Crash();
+    if (node->superseded() || node->draining()) node->Crash();
     if (!node->running()) {
       if (!node->Start().ok()) return;
     } else {

@@ -101,7 +101,7 @@ class SimCluster {
     world_.links()->Heal(a, b);
   }
   // The network is whole and quiet, whoever was paused goes on, whoever
-  // crashed or was superseded runs again.
+  // crashed, was superseded or is ending runs again.
   void HealEverything();
 
   void RunFor(absl::Duration time) { world_.executor()->RunFor(time); }

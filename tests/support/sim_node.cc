@@ -64,6 +64,7 @@ absl::Status SimNode::Start() {
     world_->executor()->Note("superseded");
     superseded_ = true;
   };
+  parts.on_drain = [this] { EndDrained(); };
   node_ = std::make_unique<Node>(options, machine_->seams(), std::move(parts));
   const absl::Status started = node_->Start(options.control);
   if (!started.ok()) {
@@ -87,6 +88,28 @@ void SimNode::Crash() {
   servings_.clear();
   node_.reset();
   machine_ = nullptr;
+}
+
+bool SimNode::Drain(std::uint64_t move_bytes, absl::Duration deadline) {
+  return node_
+      ->AskDrain(DrainPlan{.deadline = deadline, .move_bytes = move_bytes})
+      .ok();
+}
+
+bool SimNode::draining() const {
+  return running() && node_->drain().state != DrainState::kServing;
+}
+
+// As a process: once the node is quiet, it is gone.
+void SimNode::EndDrained() {
+  const SimProcess* const process = machine_->process();
+  node_->StartDrain(
+      process->clock()->Now() + node_->drain().time_left, [this, life = life_] {
+        world_->executor()->Note(StrCat(options_.name, " has drained"));
+        world_->executor()->root()->Post([this, life] {
+          if (life == life_) Crash();
+        });
+      });
 }
 
 PoolSnapshot SimNode::Snapshot() const { return node_->pool(); }

@@ -78,6 +78,12 @@ class SimNode {
     machine_->process()->Resume();
   }
 
+  // As `firnkv node drain`: the run ends by itself, within `deadline` if it is
+  // not paused. False: it drains already.
+  bool Drain(std::uint64_t move_bytes, absl::Duration deadline);
+  // Of the present run.
+  bool draining() const;
+
   // Count its runs and its pauses.
   int life() const { return life_; }
   std::uint64_t pauses() const { return pauses_; }
@@ -100,6 +106,8 @@ class SimNode {
   const NodeMemory& memory() const { return state_.memory(); }
 
  private:
+  void EndDrained();
+
   SimWorld* const world_;
   const Options options_;
   SimNodeState state_;
