@@ -326,6 +326,11 @@ void NodeService::FetchCopies(const ControlPeer&,
   static constexpr std::array<Role, 1> kRoles = {Role::kNode};
   const absl::Status may = CheckRole(*header, kRoles);
   if (!may.ok()) return Refuse(may, std::move(reply));
+  // What it took now would go with it.
+  if (parts_.drainer->report().state != DrainState::kServing) {
+    return Refuse(absl::UnavailableError("the node drains itself"),
+                  std::move(reply));
+  }
   absl::StatusOr<CopyOrder> order = OrderFromProto(request);
   if (!order.ok()) return Refuse(order.status(), std::move(reply));
   if (order->source.node == options_.address->node) {

@@ -168,5 +168,21 @@ TEST_F(NodeDrainTest, WhileBlocksMoveReadsAreServedAndWritesAreNot) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+// Two nodes that drain at once must not move blocks to each other.
+TEST_F(NodeDrainTest, ANodeThatDrainsTakesNoCopiesOfOthers) {
+  catalog_.silent = true;
+  v1::DrainRequest drain;
+  drain.set_move_bytes(kMiB);
+  drain.set_deadline_millis(60'000);
+  *drain.mutable_header() = AdminHeader();
+  ASSERT_OK(Call<v1::DrainResponse>("Drain", drain, kTcpGrpc));
+  v1::FetchCopiesRequest fetch;
+  *fetch.mutable_header() = HeaderOf(SessionId());
+  fetch.mutable_header()->set_token(TokenOf(Role::kNode));
+
+  EXPECT_THAT(Call<v1::FetchCopiesResponse>("FetchCopies", fetch, kTcpGrpc),
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
 }  // namespace
 }  // namespace firnkv
