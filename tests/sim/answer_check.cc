@@ -77,6 +77,8 @@ void AnswerCheck::OnAnswer(const SimControl::Seen& seen,
     OnCommit(seen, *answer);
   } else if (Is(seen, kCatalog, "Register")) {
     OnRegistered(seen, *answer);
+  } else if (Is(seen, kCatalog, "Unregister")) {
+    OnUnregistered(seen);
   }
 }
 
@@ -143,6 +145,18 @@ void AnswerCheck::OnRegistered(const SimControl::Seen& seen,
               .lease = absl::Milliseconds(response.lease_millis()),
               .renewed = Now(),
               .catalog_losses = oracle_->catalog_losses()};
+}
+
+// Who has left is no member: a heartbeat that comes late is turned away.
+void AnswerCheck::OnUnregistered(const SimControl::Seen& seen) {
+  v1::UnregisterRequest request;
+  if (!Parse(seen.request, &request)) return;
+  const auto node = IdFromProto<NodeId>("node", request.node());
+  const auto it = node.ok() ? granted_.find(*node) : granted_.end();
+  if (it != granted_.end() &&
+      IdToProto(it->second.registration) == request.registration()) {
+    granted_.erase(it);
+  }
 }
 
 void AnswerCheck::OnKeepAlive(const SimControl::Seen& seen,

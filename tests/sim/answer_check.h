@@ -63,6 +63,7 @@ class AnswerCheck {
   void JudgeCommit(const SimControl::Seen& seen, const Commit& commit,
                    Outcome outcome);
   void OnRegistered(const SimControl::Seen& seen, const std::string& answer);
+  void OnUnregistered(const SimControl::Seen& seen);
   void OnKeepAlive(const SimControl::Seen& seen,
                    const SimControl::Answer& answer);
   std::int64_t Now() const { return cluster_->executor()->true_nanos(); }
