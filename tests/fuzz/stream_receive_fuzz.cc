@@ -1,5 +1,6 @@
 // The client's end of the stream transport: whatever a node sends, on a
-// connection with three reads on it (client/transport/stream_connection.h).
+// connection with three reads and two writes on it
+// (client/transport/stream_connection.h).
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "proto/base/check.h"
 #include "proto/base/checksum.h"
 #include "proto/base/limits.h"
+#include "proto/base/write_frame.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/proto/samples.h"
 #include "tests/support/sim_executor.h"
@@ -18,7 +20,11 @@ namespace firnkv {
 namespace {
 
 constexpr int kReads = 3;
+// Their requests follow the reads'.
+constexpr int kWrites = 2;
 constexpr std::size_t kKeys = 4;
+// All that go over a stream.
+constexpr std::uint8_t kTypes = 12;
 constexpr std::size_t kRoom = 70'000;
 constexpr ClearEpoch kSeen{3};
 const NamespaceId kNamespace = CountingId<NamespaceId>(0x10);
@@ -112,6 +118,30 @@ class CheckedSink : public StreamSink {
   std::vector<std::byte> landed_;
 };
 
+// What a writer may rely on, whatever the node does.
+class CheckedWriteSink : public StreamWriteSink {
+ public:
+  void OnReserved(const ReservedBody& body) override {
+    CHECK(!ended_ && !reserved_);
+    CHECK(body.outcomes.size() == (body.status.ok() ? kKeys : 0));
+    reserved_ = true;
+  }
+  void OnWritten(std::uint32_t index, Outcome outcome,
+                 absl::Duration) override {
+    CHECK(!ended_ && index < kKeys && outcome != Outcome::kUnset);
+  }
+  void OnSent(std::uint32_t index) override { CHECK(!ended_ && index < kKeys); }
+  void OnEnd(StreamEnd, const absl::Status&) override {
+    CHECK(!ended_);
+    ended_ = true;
+  }
+  bool ended() const { return ended_; }
+
+ private:
+  bool reserved_ = false;
+  bool ended_ = false;
+};
+
 std::string Frame(FrameType type, std::uint64_t request,
                   const std::string& body, const std::string& payload) {
   return EncodeLead({.type = type,
@@ -160,7 +190,7 @@ std::string Hit(FuzzInput* input) {
 std::string Assemble(FuzzInput input) {
   std::string bytes;
   while (!input.empty()) {
-    switch (input.U8() % 5) {
+    switch (input.U8() % 7) {
       case 0:
         bytes += Hello();
         break;
@@ -178,11 +208,31 @@ std::string Assemble(FuzzInput input) {
         break;
       }
       case 3: {
-        const auto type = static_cast<FrameType>(1 + input.U8() % 7);
+        const auto type = static_cast<FrameType>(1 + input.U8() % kTypes);
         const std::uint64_t request = input.U8();
         const std::string_view content = input.Bytes(input.U16());
         bytes +=
             Frame(type, request, content.empty() ? "" : WithCrc(content), "");
+        break;
+      }
+      case 5: {
+        const std::uint64_t request = input.U8();
+        ReservedBody body;
+        body.valid_for = absl::Seconds(1);
+        body.outcomes.assign(input.U8() % (2 * kKeys),
+                             static_cast<Outcome>(input.U8()));
+        if (body.outcomes.empty()) {
+          body.status = absl::InvalidArgumentError("wrong");
+        }
+        bytes += Frame(FrameType::kReserved, request, EncodeReserved(body), "");
+        break;
+      }
+      case 6: {
+        const std::uint64_t request = input.U8();
+        WrittenBody body;
+        const std::uint32_t index = input.U8();
+        body.blocks.push_back({index, static_cast<Outcome>(input.U8())});
+        bytes += Frame(FrameType::kWritten, request, EncodeWritten(body), "");
         break;
       }
       default:
@@ -222,11 +272,32 @@ void Try(const std::string& bytes) {
     sinks.push_back(std::make_shared<CheckedSink>());
     ids.push_back(connection->StartRead(read, sinks.back()).value());
   }
+  const std::vector<std::byte> block(kRoom, std::byte{7});
+  std::vector<std::shared_ptr<CheckedWriteSink>> writers;
+  for (int i = 0; i < kWrites; ++i) {
+    StreamWrite write;
+    write.name_space = kNamespace;
+    write.deadline = executor.Now() + absl::Seconds(1);
+    write.reserve_for = absl::Seconds(1);
+    for (std::size_t k = 0; k < kKeys; ++k) {
+      write.blocks.push_back({KeyAt(k), ChainPlace{.anchor = KeyAt(k)}, kRoom});
+    }
+    writers.push_back(std::make_shared<CheckedWriteSink>());
+    const auto id = connection->StartWrite(write, writers.back());
+    // The first of them is sent ahead of the node's answer.
+    if (i == 0) {
+      StreamBlock first;
+      first.pieces = PieceChecksums(block);
+      first.bytes = {block};
+      CHECK(connection->SendBlock(id.value(), first));
+    }
+  }
   connection->Cancel(ids[2], absl::Seconds(1));
   std::move(network.connect)(std::make_unique<Script>(bytes));
   executor.RunFor(absl::Seconds(2));
   connection->Destroy();
   for (const auto& sink : sinks) CHECK(sink->ended());
+  for (const auto& writer : writers) CHECK(writer->ended());
   CHECK(connection->load() == 0);
 }
 
@@ -238,8 +309,22 @@ std::vector<std::string> FuzzSeeds() {
   const std::string hit("\1\1\0\0\xff\x0f\x5a", 7);
   const std::string miss("\2\1\1\2\0", 5);
   const std::string end("\3\4\1\0\0", 5);
-  std::vector<std::string> seeds = {hello + hit + miss + end,
-                                    hello + miss + end + miss, hit + hello,
+  // Reserved: request, outcomes, which (kStored); written: request, index,
+  // outcome.
+  const std::string reserved("\5\4\4\16", 4);
+  const std::string written("\6\4\0\16", 4);
+  const std::string write_end("\3\13\4\0\0", 5);
+  std::vector<std::string> seeds = {hello + reserved + written + write_end,
+                                    hello + written + reserved,
+                                    hello + reserved + reserved,
+                                    hello + reserved + written + written,
+                                    hello + std::string("\5\5\0\16", 4),
+                                    hello + std::string("\5\5\3\16", 4),
+                                    hello + std::string("\6\4\7\16", 4),
+                                    hello + write_end,
+                                    hello + hit + miss + end,
+                                    hello + miss + end + miss,
+                                    hit + hello,
                                     hello + hello};
   for (const char spoiled : {1, 2, 4, 8}) {
     std::string bad = hit;
