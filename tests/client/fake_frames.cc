@@ -1,12 +1,13 @@
 #include "tests/client/fake_frames.h"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "proto/base/session_frame.h"
-#include "proto/convert.h"
 #include "proto/node.pb.h"
+#include "tests/support/framed_calls.h"
 
 namespace firnkv {
 namespace {
@@ -15,76 +16,11 @@ absl::Duration Millis(std::uint32_t millis) {
   return absl::Milliseconds(static_cast<std::int64_t>(millis));
 }
 
-std::uint32_t ToMillis(absl::Duration duration) {
-  return static_cast<std::uint32_t>(absl::ToInt64Milliseconds(duration));
-}
-
 // As they are, right or wrong.
 std::vector<Outcome> Outcomes(const std::string& bytes) {
   std::vector<Outcome> outcomes;
   for (const char byte : bytes) outcomes.push_back(static_cast<Outcome>(byte));
   return outcomes;
-}
-
-std::string OpenReadMessage(std::string_view bytes) {
-  const auto body = DecodeCallOpenRead(bytes);
-  EXPECT_TRUE(body.ok()) << body.status();
-  v1::OpenReadRequest request;
-  ToProto(body->header, request.mutable_header());
-  request.set_name_space(IdToProto(body->name_space));
-  request.set_clear_epoch(static_cast<std::uint64_t>(body->clear_epoch));
-  request.set_keys(KeysToProto(body->keys));
-  request.set_leading_run(body->leading_run);
-  request.set_for_view(body->for_view);
-  request.set_lease_millis(ToMillis(body->lease));
-  return request.SerializeAsString();
-}
-
-std::string ReleaseMessage(std::string_view bytes) {
-  const auto body = DecodeCallRelease(bytes);
-  EXPECT_TRUE(body.ok()) << body.status();
-  v1::ReleaseRequest request;
-  for (const std::uint64_t lease : body->leases) request.add_leases(lease);
-  return request.SerializeAsString();
-}
-
-std::string ReserveMessage(std::string_view bytes) {
-  const auto body = DecodeCallReserve(bytes);
-  EXPECT_TRUE(body.ok()) << body.status();
-  v1::ReserveRequest request;
-  ToProto(body->header, request.mutable_header());
-  request.set_name_space(IdToProto(body->name_space));
-  request.set_clear_epoch(static_cast<std::uint64_t>(body->clear_epoch));
-  std::vector<BlockRow> rows;
-  for (const CallReserveBody::Block& block : body->blocks) {
-    rows.push_back({block.key, block.place, block.length});
-  }
-  ToProto(rows, request.mutable_blocks());
-  request.set_reservation_millis(ToMillis(body->reservation));
-  request.set_wait_for(body->wait_for);
-  request.mutable_hint()->set_conversation(body->conversation);
-  request.mutable_hint()->set_session_state(body->session_state);
-  return request.SerializeAsString();
-}
-
-std::string CommitMessage(std::string_view bytes) {
-  const auto body = DecodeCallCommit(bytes);
-  EXPECT_TRUE(body.ok()) << body.status();
-  v1::CommitRequest request;
-  ToProto(body->header, request.mutable_header());
-  request.set_reservation(body->reservation);
-  request.set_wait_for(body->wait_for);
-  for (const CallCommitBody::Block& block : body->blocks) {
-    request.add_indexes(block.index);
-    request.add_extent_counts(static_cast<std::uint32_t>(block.extents.size()));
-    for (const CallExtent& extent : block.extents) {
-      request.add_extent_stagings(extent.memory);
-      request.add_extent_offsets(extent.offset);
-      request.add_extent_lengths(extent.length);
-    }
-    for (const std::uint32_t piece : block.pieces) request.add_pieces(piece);
-  }
-  return request.SerializeAsString();
 }
 
 std::optional<std::string> OpenedBody(const std::string& bytes) {
@@ -158,29 +94,11 @@ std::optional<std::string> CommittedBody(const std::string& bytes) {
 FramedCall CallOfPacket(std::string_view packet) {
   const auto frame = DecodeCallPacket(packet);
   EXPECT_TRUE(frame.ok()) << frame.status();
-  FramedCall call;
-  call.number = frame->request;
-  switch (frame->type) {
-    case FrameType::kCallOpenRead:
-      call.method = "OpenRead";
-      call.request = OpenReadMessage(frame->body);
-      break;
-    case FrameType::kCallRelease:
-      call.method = "Release";
-      call.request = ReleaseMessage(frame->body);
-      break;
-    case FrameType::kCallReserve:
-      call.method = "Reserve";
-      call.request = ReserveMessage(frame->body);
-      break;
-    case FrameType::kCallCommit:
-      call.method = "Commit";
-      call.request = CommitMessage(frame->body);
-      break;
-    default:
-      ADD_FAILURE() << "a frame that only a node sends";
-  }
-  return call;
+  CallMessage message = CallOf(*frame);
+  EXPECT_FALSE(message.method.empty()) << "not a call that an SDK sends";
+  return {.method = std::move(message.method),
+          .request = std::move(message.request),
+          .number = frame->request};
 }
 
 std::string PacketOfAnswer(const FramedCall& call,

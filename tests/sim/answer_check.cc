@@ -115,8 +115,11 @@ void AnswerCheck::JudgeCommit(const SimControl::Seen& seen,
   const std::string name = StrCat(
       "block ", std::get<3>(commit), " of reservation ", std::get<2>(commit),
       " of ", seen.caller->name(), " at ", seen.server->name());
-  // A commit may be the second one, after a first that went as a frame, which
-  // this does not see; its staging may be in use again: kCorrupt is fair.
+  // A second commit may come when its staging is in use again.
+  if (outcome == Outcome::kCorrupt && known.requests == 1 &&
+      !operations_->WasScribbled(seen.caller->number(), std::get<2>(commit))) {
+    oracle_->Violation(StrCat("A SOUND COMMIT IS CORRUPT: ", name));
+  }
   const bool forgotten =
       outcome == Outcome::kReservationOver &&
       Now() - known.answered < absl::ToInt64Nanoseconds(kRepeats);

@@ -26,6 +26,8 @@ bool Parse(std::string_view bytes, Message* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
+}  // namespace
+
 bool TellsNothing(Outcome outcome) {
   return outcome == Outcome::kDenied || outcome == Outcome::kReservationOver ||
          outcome == Outcome::kUnavailable || outcome == Outcome::kTimedOut ||
@@ -33,7 +35,16 @@ bool TellsNothing(Outcome outcome) {
          outcome == Outcome::kCancelled;
 }
 
-}  // namespace
+absl::Duration EchoDelay(SeededRandom* random) {
+  switch (random->Below(3)) {
+    case 0:
+      return absl::Nanoseconds(random->Below(20'000));
+    case 1:
+      return absl::Milliseconds(random->Below(30));
+    default:
+      return absl::Milliseconds(random->Below(50'000));
+  }
+}
 
 Intruder::Intruder(SimCluster* cluster, Oracle* oracle,
                    const Operations* operations)
@@ -110,18 +121,7 @@ void Intruder::Send(SimWorker* worker, std::string_view method,
 }
 
 void Intruder::Echo(SimWorker* worker, const SimControl::Seen& seen) {
-  SeededRandom* const random = cluster_->executor()->random();
-  absl::Duration delay = absl::Nanoseconds(random->Below(20'000));
-  switch (random->Below(3)) {
-    case 0:
-      break;
-    case 1:
-      delay = absl::Milliseconds(random->Below(30));
-      break;
-    case 2:
-      delay = absl::Milliseconds(random->Below(50'000));
-      break;
-  }
+  const absl::Duration delay = EchoDelay(cluster_->executor()->random());
   cluster_->executor()->Note(
       StrCat("again, in ", absl::FormatDuration(delay), ": ", seen.method));
   Send(worker, seen.method, std::string(seen.request), delay,

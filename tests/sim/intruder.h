@@ -29,6 +29,11 @@
 
 namespace firnkv {
 
+// What may be answered to somebody who has no right to ask.
+bool TellsNothing(Outcome outcome);
+// When something comes once more: at once, soon, or long after it is over.
+absl::Duration EchoDelay(SeededRandom* random);
+
 class Intruder {
  public:
   // All outlive it; it outlives all calls.

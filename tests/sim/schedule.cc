@@ -7,6 +7,8 @@
 #include "server/node/node.h"
 #include "tests/sim/answer_check.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/frame_intruder.h"
+#include "tests/sim/frame_watch.h"
 #include "tests/sim/header_check.h"
 #include "tests/sim/intruder.h"
 #include "tests/sim/key_space.h"
@@ -74,8 +76,10 @@ class Schedule {
         cluster_(ClusterOptions(options)),
         oracle_(cluster_.executor()),
         operations_(cluster_.world(), &oracle_),
+        frames_(cluster_.world()),
         answers_(&cluster_, &oracle_, &operations_),
         intruder_(&cluster_, &oracle_, &operations_),
+        frame_intruder_(&cluster_, &oracle_),
         workload_(cluster_.world(), &Keys(), &operations_,
                   IsSlow(options.seed) ? 20 : 1),
         admin_(&cluster_, &oracle_, &operations_),
@@ -116,6 +120,7 @@ class Schedule {
     faults_.Start();
     headers_.Start();
     intruder_.Start();
+    frame_intruder_.Start();
     const bool enough = cluster_.RunUntil(
         [this] {
           return !oracle_.violations().empty() ||
@@ -129,6 +134,7 @@ class Schedule {
     faults_.Stop();
     headers_.Stop();
     intruder_.Stop();
+    frame_intruder_.Stop();
     return oracle_.violations().empty();
   }
 
@@ -180,6 +186,8 @@ class Schedule {
     report.hits_checked = oracle_.hits_checked();
     report.headers_checked = headers_.headers_checked();
     report.intrusions = intruder_.calls();
+    report.frame_calls = frames_.calls();
+    report.frame_intrusions = frame_intruder_.calls();
     report.counts = operations_.counts();
     for (int n = 1; n <= cluster_.nodes(); ++n) {
       if (cluster_.Node(n).running()) {
@@ -194,8 +202,10 @@ class Schedule {
   SimCluster cluster_;
   Oracle oracle_;
   Operations operations_;
+  FrameWatch frames_;
   AnswerCheck answers_;
   Intruder intruder_;
+  FrameIntruder frame_intruder_;
   Workload workload_;
   Operator admin_;
   Faults faults_;

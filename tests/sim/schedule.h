@@ -51,6 +51,9 @@ struct ScheduleReport {
   std::uint64_t headers_checked = 0;
   // Calls that no well-behaved client makes.
   std::uint64_t intrusions = 0;
+  // Of sessions' sockets, and of those what an intruder sent.
+  std::uint64_t frame_calls = 0;
+  std::uint64_t frame_intrusions = 0;
   std::uint64_t evictions = 0;
   // Local reads that found a copy of another node's copy.
   std::uint64_t copied_hits = 0;

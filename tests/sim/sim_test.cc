@@ -90,6 +90,8 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
     sum.hits_checked += report.hits_checked;
     sum.headers_checked += report.headers_checked;
     sum.intrusions += report.intrusions;
+    sum.frame_calls += report.frame_calls;
+    sum.frame_intrusions += report.frame_intrusions;
     sum.counts.scribbles_caught += report.counts.scribbles_caught;
     sum.counts.bytes_remote += report.counts.bytes_remote;
     sum.counts.bytes_mapped += report.counts.bytes_mapped;
@@ -111,6 +113,8 @@ TEST(SimTest, SchedulesMeetEvictionRemoteReadsAndRefusals) {
   EXPECT_GT(sum.hits_checked, 1000u);
   EXPECT_GT(sum.headers_checked, 1000u);
   EXPECT_GT(sum.intrusions, 50u);
+  EXPECT_GT(sum.frame_calls, 1000u);
+  EXPECT_GT(sum.frame_intrusions, 50u);
   EXPECT_GT(sum.counts.scribbles_caught, 0u);
   EXPECT_GT(sum.counts.bytes_remote, 1'000'000u);
   EXPECT_GT(sum.counts.bytes_mapped, 1'000'000u);

@@ -185,9 +185,7 @@ void SimControl::Deliver(const Call& call,
     world->Note(StrCat("serves ", call->method, " of ", call->peer.address,
                        ", ", request.size(), " bytes"));
   }
-  for (const auto& watcher : watchers_) {
-    watcher({call->caller, server, call->method, request});
-  }
+  ShowCall({call->caller, server, call->method, request});
   for (ControlService* handler : (*serving)->handlers_) {
     if (handler->service() != service) continue;
     handler->Handle(
@@ -206,9 +204,7 @@ void SimControl::Deliver(const Call& call,
 void SimControl::OnAnswer(const Call& call, SimProcess* server,
                           const std::string& request, Answer answer) {
   if (!server->alive()) return;
-  for (const auto& watcher : answer_watchers_) {
-    watcher({call->caller, server, call->method, request}, answer);
-  }
+  ShowAnswer({call->caller, server, call->method, request}, answer);
   if (!call->done) return;
   if (!call->peer.local &&
       (!links_->Reaches(server->host(), call->caller->host()) ||

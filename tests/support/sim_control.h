@@ -74,6 +74,15 @@ class SimControl {
     answer_watchers_.push_back(std::move(watcher));
   }
 
+  // What came another way (frames over a session's socket), as whoever watches
+  // calls wants it.
+  void ShowCall(const Seen& seen) const {
+    for (const auto& watcher : watchers_) watcher(seen);
+  }
+  void ShowAnswer(const Seen& seen, const Answer& answer) const {
+    for (const auto& watcher : answer_watchers_) watcher(seen, answer);
+  }
+
   SimLinks* links() const { return links_; }
   // Calls that have arrived at a handler, doubled ones twice.
   std::uint64_t calls_served() const { return calls_served_; }

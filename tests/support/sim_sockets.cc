@@ -30,6 +30,8 @@ struct SimSocketPair {
   };
   End ends[2];
   bool open = true;
+  SimPackets* packets = nullptr;
+  std::uint64_t number = 0;
 };
 
 namespace {
@@ -152,6 +154,15 @@ class SimLocalSocket : public LocalSocket {
     if (peer.inbox.size() >= SimSockets::kMostQueued) {
       return absl::ResourceExhaustedError("the peer does not read");
     }
+    if (SimPackets* const packets = pair_->packets; packets != nullptr) {
+      const SimPackets::Line line = pair_;
+      packets->Show({.client = pair_->ends[0].process,
+                     .server = pair_->ends[1].process,
+                     .from_client = at_ == 0,
+                     .message = message,
+                     .line = &line,
+                     .number = pair_->number});
+    }
     peer.inbox.push_back({std::move(message), DuplicateDescriptor(memory.get()),
                           std::move(on_taken)});
     if (peer.started) PostPump(pair_, 1 - at_);
@@ -170,6 +181,21 @@ class SimLocalSocket : public LocalSocket {
 };
 
 }  // namespace
+
+void SimPackets::SendAsClient(const Line& line, std::string message) {
+  const Pair pair = line.lock();
+  if (pair == nullptr || !pair->open || !pair->ends[0].process->alive()) return;
+  SimSocketPair::End& server = pair->ends[1];
+  if (server.inbox.size() >= SimSockets::kMostQueued) return;
+  pair->packets->Show({.client = pair->ends[0].process,
+                       .server = server.process,
+                       .from_client = true,
+                       .message = message,
+                       .line = &line,
+                       .number = pair->number});
+  server.inbox.push_back({std::move(message), nullptr, {}});
+  if (server.started) PostPump(pair, 1);
+}
 
 class SimLocalListener : public LocalListener {
  public:
@@ -247,6 +273,8 @@ absl::StatusOr<std::unique_ptr<LocalSocket>> SimSockets::Connect(
   pair->ends[0].credentials = me_;
   pair->ends[1].process = listener->process;
   pair->ends[1].credentials = listener->sockets->me_;
+  pair->packets = paths_->packets_;
+  if (pair->packets != nullptr) pair->number = ++pair->packets->lines_;
   Remember(pair);
   listener->sockets->Remember(pair);
   auto accepted = std::make_unique<SimLocalSocket>(pair, 1);

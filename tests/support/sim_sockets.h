@@ -14,10 +14,13 @@
 #define FIRNKV_TESTS_SUPPORT_SIM_SOCKETS_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/transport/local_socket.h"
@@ -28,10 +31,48 @@ namespace firnkv {
 class SimLocalListener;
 struct SimSocketPair;
 
+// What goes over all sockets of a world: for those who watch, and for who
+// forges.
+class SimPackets {
+ public:
+  // A connection. Shared by its ends.
+  using Line = std::weak_ptr<SimSocketPair>;
+  struct Seen {
+    // Who connected, and who listened.
+    SimProcess* client = nullptr;
+    SimProcess* server = nullptr;
+    bool from_client = false;
+    std::string_view message;
+    const Line* line = nullptr;
+    // Of the line: another one has another number, also later.
+    std::uint64_t number = 0;
+  };
+  // Sees each message as it is sent.
+  void Watch(std::function<void(const Seen&)> watcher) {
+    watchers_.push_back(std::move(watcher));
+  }
+  // As if the line's client had sent it; nothing where the line has ended.
+  static void SendAsClient(const Line& line, std::string message);
+  // For the sockets.
+  void Show(const Seen& seen) const {
+    for (const auto& watcher : watchers_) watcher(seen);
+  }
+
+ private:
+  friend class SimSockets;
+  std::vector<std::function<void(const Seen&)>> watchers_;
+  std::uint64_t lines_ = 0;
+};
+
 class SimSocketPaths {
+ public:
+  // `packets` sees what goes over connections made here; null: nobody does.
+  explicit SimSocketPaths(SimPackets* packets = nullptr) : packets_(packets) {}
+
  private:
   friend class SimSockets;
   friend class SimLocalListener;
+  SimPackets* const packets_;
   std::map<std::string, SimLocalListener*, std::less<>> listeners_;
 };
 

@@ -6,7 +6,9 @@ SimMachine::SimMachine(SimWorld* world, std::string_view name,
                        std::string_view host,
                        const PeerCredentials& credentials)
     : process_(world->executor()->NewProcess(name, host)),
-      sockets_(&world->paths_[std::string(host)], process_, credentials),
+      sockets_(&world->paths_.try_emplace(std::string(host), &world->packets_)
+                    .first->second,
+               process_, credentials),
       network_(world->fabric(), process_),
       control_(world->control(), process_) {
   seams_.clock = process_->clock();

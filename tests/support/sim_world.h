@@ -70,6 +70,7 @@ class SimWorld {
   SimLinks* links() { return &links_; }
   SimFabric* fabric() { return &fabric_; }
   SimControl* control() { return &control_; }
+  SimPackets* packets() { return &packets_; }
 
  private:
   friend class SimMachine;
@@ -77,6 +78,7 @@ class SimWorld {
   SimLinks links_;
   SimFabric fabric_;
   SimControl control_;
+  SimPackets packets_;
   // By host: its socket files.
   std::map<std::string, SimSocketPaths, std::less<>> paths_;
   std::vector<std::unique_ptr<SimMachine>> machines_;
