@@ -171,15 +171,27 @@ void DescribePromotion(const Promoter* promoter, MetricList* list) {
   }
 }
 
-}  // namespace
-
-std::vector<std::uint64_t> NodeMetrics::Outcomes() const {
-  std::vector<std::uint64_t> sums(kLastOutcome + 1, 0);
-  for (const ByOutcome* one :
-       {&local_reads, &stream_reads, &reserves, &commits}) {
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += (*one)[i].value();
-  }
-  return sums;
+void DescribeConnections(const NodeMetrics::Parts& parts, MetricList* list) {
+  list->AddGauge("firnkv_node_sessions", "Connections of local sessions.",
+                 [sessions = parts.sessions] {
+                   return static_cast<double>(sessions->connections());
+                 });
+  list->AddGauge(
+      "firnkv_node_descriptors_in_flight",
+      "Descriptors sent to sessions that have not received them.",
+      [sessions = parts.sessions] {
+        return static_cast<double>(sessions->descriptors_in_flight());
+      });
+  list->AddCounter("firnkv_node_refused_sessions_total",
+                   "Local connections refused by a cap.",
+                   &parts.sessions->counters().over_caps);
+  list->AddGauge("firnkv_node_stream_connections", "Stream connections.",
+                 [streams = parts.streams] {
+                   return static_cast<double>(streams->connections());
+                 });
+  list->AddCounter("firnkv_node_refused_streams_total",
+                   "Stream connections refused by a cap.",
+                   &parts.streams->counters().over_caps);
 }
 
 void DescribeDrain(const Drainer* drainer, MetricList* list) {
@@ -202,6 +214,17 @@ void DescribeDrain(const Drainer* drainer, MetricList* list) {
   list->AddCounter("firnkv_node_drain_failed_calls_total",
                    "Batches of a drain that were not answered.",
                    &drainer->counters().failed_calls);
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> NodeMetrics::Outcomes() const {
+  std::vector<std::uint64_t> sums(kLastOutcome + 1, 0);
+  for (const ByOutcome* one :
+       {&local_reads, &stream_reads, &reserves, &commits}) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += (*one)[i].value();
+  }
+  return sums;
 }
 
 void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
@@ -253,26 +276,7 @@ void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
                  "Clients' staging that is mapped.", [staging = parts.staging] {
                    return static_cast<double>(staging->mapped_bytes());
                  });
-  list->AddGauge("firnkv_node_sessions", "Connections of local sessions.",
-                 [sessions = parts.sessions] {
-                   return static_cast<double>(sessions->connections());
-                 });
-  list->AddGauge(
-      "firnkv_node_descriptors_in_flight",
-      "Descriptors sent to sessions that have not received them.",
-      [sessions = parts.sessions] {
-        return static_cast<double>(sessions->descriptors_in_flight());
-      });
-  list->AddCounter("firnkv_node_refused_sessions_total",
-                   "Local connections refused by a cap.",
-                   &parts.sessions->counters().over_caps);
-  list->AddGauge("firnkv_node_stream_connections", "Stream connections.",
-                 [streams = parts.streams] {
-                   return static_cast<double>(streams->connections());
-                 });
-  list->AddCounter("firnkv_node_refused_streams_total",
-                   "Stream connections refused by a cap.",
-                   &parts.streams->counters().over_caps);
+  DescribeConnections(parts, list);
   DescribeDrain(parts.drainer, list);
 }
 
