@@ -35,6 +35,9 @@ inline constexpr KeptSeed kKeptSeeds[] = {
     // A write that ended at its deadline never heard what Reserve answered: its
     // slots were blocked for half a minute.
     {1270, "SlotsOfALateReserve"},
+    // A client that died with what its ended session had sent unread: its
+    // connection counted for ever (here the sockets' fake was wrong).
+    {7329, "SessionOfAClientThatDiedUnreading"},
 };
 
 }  // namespace firnkv

@@ -103,7 +103,8 @@ void Pump(const Pair& pair, int at) {
 }
 
 void ClosePair(const Pair& pair) {
-  if (!pair->open) return;
+  // Whose process has died since then receives nothing any more.
+  if (!pair->open) return TellGone(pair);
   pair->open = false;
   for (int at = 0; at < 2; ++at) {
     if (pair->ends[at].process != nullptr) PostPump(pair, at);
