@@ -57,9 +57,12 @@ class Reckoning {
   std::optional<v1::LocateResponse> Locate(
       SimWorker* worker, std::size_t name_space,
       const std::vector<PlannedBlock>& blocks, ReadWant want);
-  // Of the chain's blocks the first `run` are somewhere, and not the next one.
+  // How many of the chain's first blocks are somewhere now.
+  std::size_t LeadingRun(NamespaceId name_space,
+                         const std::vector<PlannedBlock>& chain);
+  // This worker's Locate and read end exactly behind them.
   void CheckLeadingRun(SimWorker* worker, std::size_t name_space,
-                       const std::vector<PlannedBlock>& chain, std::size_t run);
+                       const std::vector<PlannedBlock>& chain);
   // One of the node's metrics; `otherwise` begins the violation.
   void ExpectZero(int node, std::string_view name, std::string_view otherwise);
 

@@ -282,7 +282,7 @@ void Trials::AChainElsewhere() {
              std::vector<PlannedBlock>(chain.begin(), chain.begin() + run))) {
     return;
   }
-  parts_.reckoning->CheckLeadingRun(reader, KeySpace::kChained, chain, run);
+  parts_.reckoning->CheckLeadingRun(reader, KeySpace::kChained, chain);
   std::vector<Outcome> there;
   parts_.operations->Exists(
       reader, KeySpace::kChained, chain, absl::Seconds(5),
