@@ -69,7 +69,6 @@ class Client::Core {
   TaskScope scope_;
   // Outlives what finishes into it.
   CompletionQueue completions_;
-  OperationSet operations_;
   BounceMemory bounce_;
   ClearEpochs epochs_;
   RetryBudget retries_;
@@ -82,6 +81,9 @@ class Client::Core {
   StreamTransport streams_;
   PeerProbes probes_;
   RemoteReads remote_reads_;
+  // Destroyed before what operations refer to: one that never ended (the
+  // process is dying) gives its staging back even so.
+  OperationSet operations_;
   ClientParts parts_;
 };
 

@@ -38,6 +38,9 @@ inline constexpr KeptSeed kKeptSeeds[] = {
     // A client that died with what its ended session had sent unread: its
     // connection counted for ever (here the sockets' fake was wrong).
     {7329, "SessionOfAClientThatDiedUnreading"},
+    // A client that died in the middle of a write gave staging back to a pool
+    // that was gone.
+    {8580, "WriteThatOutlivedItsStaging"},
 };
 
 }  // namespace firnkv
