@@ -127,7 +127,7 @@ void UnixConnection::Receive() {
   const auto take = [](std::string_view) {
     return LocalSocket::Taken::kNotMine;
   };
-  bool more = true;
+  bool more = DeliverHandedBack();
   bool last = false;
   for (int i = 0; more; ++i) {
     if (i == kMessagesATurn) {
@@ -187,12 +187,25 @@ bool UnixConnection::TakeOne(
   *last = taken == LocalSocket::Taken::kLast;
   if (taken != LocalSocket::Taken::kNotMine) return true;
   if (loop_->InLoop()) return Deliver(std::move(received.message));
-  // Before the loop receives again: it runs what was posted first.
-  loop_->Post([self = shared_from_this(),
-               message = std::move(received.message)]() mutable {
-    self->Deliver(std::move(message));
-  });
+  {
+    MutexLock lock(&mutex_);
+    handed_back_.push_back(std::move(received.message));
+  }
+  loop_->Post([self = shared_from_this()] { self->DeliverHandedBack(); });
   return true;
+}
+
+bool UnixConnection::DeliverHandedBack() {
+  for (;;) {
+    Message message;
+    {
+      MutexLock lock(&mutex_);
+      if (handed_back_.empty()) return true;
+      message = std::move(handed_back_.front());
+      handed_back_.pop_front();
+    }
+    if (!Deliver(std::move(message))) return false;
+  }
 }
 
 bool UnixConnection::AwaitMessage(int fd) {

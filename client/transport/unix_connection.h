@@ -152,6 +152,10 @@ class UnixConnection final
   // What the loop is woken for from now on.
   void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Deliver(Message message) ABSL_LOCKS_EXCLUDED(mutex_);
+  // On the loop, before it receives again: what a lending thread received and
+  // was not for it comes before what it has not received. A task alone would
+  // not do: the loop looks at events before it runs what woke it.
+  bool DeliverHandedBack() ABSL_LOCKS_EXCLUDED(mutex_);
   void SendQueued() ABSL_LOCKS_EXCLUDED(mutex_);
   void CloseWith(absl::Status why) ABSL_LOCKS_EXCLUDED(mutex_);
   void TellClosed() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -184,6 +188,8 @@ class UnixConnection final
   // Some thread receives; it is not the loop's.
   bool receiving_ ABSL_GUARDED_BY(mutex_) = false;
   bool lent_ ABSL_GUARDED_BY(mutex_) = false;
+  // Received by a lending thread and not for it; oldest first.
+  std::deque<Message> handed_back_ ABSL_GUARDED_BY(mutex_);
   // Of StopReceiving; the eventfd, made by the first ReceiveHere, wakes a
   // thread that waits there.
   bool stop_receiving_ ABSL_GUARDED_BY(mutex_) = false;

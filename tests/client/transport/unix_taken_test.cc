@@ -25,6 +25,11 @@ class UnixTakenTest : public UnixSocketTest {
 
   UnixTakenTest()
       : region_(*memory_.Make(MemoryKindWanted::kRegion, "region", kMiB)) {}
+  // A socket tells of its end also after it was destroyed.
+  ~UnixTakenTest() override {
+    listener_.reset();
+    sockets_.reset();
+  }
 
   // The node's end, which faces raw_.
   std::unique_ptr<LocalSocket> Meet() {
