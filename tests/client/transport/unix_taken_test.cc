@@ -1,6 +1,7 @@
 // When a peer has received what was sent to it, and what is left in a socket
 // whose peer does not read.
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -106,6 +107,9 @@ TEST_F(UnixTakenTest, ADescriptorOutlivesTheSocketThatSentIt) {
   ASSERT_EQ(socket->Send("behind it", nullptr), absl::OkStatus());
 
   socket.reset();
+  // At once, or when the loop is through with it.
+  pollfd hung_up = {.fd = raw_.get(), .events = POLLRDHUP, .revents = 0};
+  ASSERT_EQ(poll(&hung_up, 1, -1), 1);
   EXPECT_FALSE(RawSend(raw_.get(), "to nobody", {}));
   ASSERT_TRUE(told_.empty());
   ReceiveOne();
