@@ -222,6 +222,14 @@ absl::StatusOr<NodeCatalogClient::Tenants> DecodeDescribeTenants(
   return to;
 }
 
+// Whose call it is: the node, its run and its registration.
+template <typename Call, typename Request>
+void SetMember(const Call& call, Request* request) {
+  request->set_node(IdToProto(call.node));
+  request->set_epoch(static_cast<std::uint64_t>(call.epoch));
+  request->set_registration(IdToProto(call.registration));
+}
+
 // A batch names each (namespace, clear epoch) once; entries name it by index.
 void WriteEntries(const std::vector<AnnouncedEntry>& entries,
                   v1::AnnounceRequest* to) {
@@ -314,9 +322,7 @@ void NodeCatalogClient::StartKeepAlive(const KeepAliveCall& call,
                                        absl::Duration timeout,
                                        Done<KeptAlive> done) {
   v1::KeepAliveRequest request;
-  request.set_node(IdToProto(call.node));
-  request.set_epoch(static_cast<std::uint64_t>(call.epoch));
-  request.set_registration(IdToProto(call.registration));
+  SetMember(call, &request);
   request.set_namespace_cursor(call.namespace_cursor);
   request.set_dram_used_bytes(call.dram_used_bytes);
   request.set_dram_bytes(call.dram_bytes);
@@ -333,9 +339,7 @@ void NodeCatalogClient::StartUnregister(const UnregisterCall& call,
                                         absl::Duration timeout,
                                         Done<Unregistered> done) {
   v1::UnregisterRequest request;
-  request.set_node(IdToProto(call.node));
-  request.set_epoch(static_cast<std::uint64_t>(call.epoch));
-  request.set_registration(IdToProto(call.registration));
+  SetMember(call, &request);
   Call("Unregister", std::move(request), timeout, &DecodeUnregister,
        std::move(done));
 }
@@ -352,9 +356,7 @@ void NodeCatalogClient::StartAnnounce(const AnnounceCall& call,
                                       absl::Duration timeout,
                                       Done<Announced> done) {
   v1::AnnounceRequest request;
-  request.set_node(IdToProto(call.node));
-  request.set_epoch(static_cast<std::uint64_t>(call.epoch));
-  request.set_registration(IdToProto(call.registration));
+  SetMember(call, &request);
   request.set_number(call.number);
   request.set_kind(static_cast<v1::AnnounceRequest::Kind>(call.kind));
   WriteEntries(call.entries, &request);
@@ -367,9 +369,7 @@ void NodeCatalogClient::StartCompareDigests(const CompareCall& call,
                                             absl::Duration timeout,
                                             Done<Compared> done) {
   v1::CompareDigestsRequest request;
-  request.set_node(IdToProto(call.node));
-  request.set_epoch(static_cast<std::uint64_t>(call.epoch));
-  request.set_registration(IdToProto(call.registration));
+  SetMember(call, &request);
   request.set_number(call.number);
   request.mutable_groups()->Add(call.groups.begin(), call.groups.end());
   request.mutable_digests()->Add(call.digests.begin(), call.digests.end());

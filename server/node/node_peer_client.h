@@ -1,4 +1,4 @@
-// The call that a node makes to another node, in plain types: the client stub
+// The call that a node makes to another node, in plain types: the client's end
 // of NodeService/FetchCopies over a control channel, with a node's token.
 //
 // Does not know: when to call, what to do with an answer, retries. An answer is

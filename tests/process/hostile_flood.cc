@@ -78,6 +78,14 @@ std::string LeadOf(std::uint16_t type, std::uint32_t body,
   _exit(HostileSession::Connect(socket).ok() ? 0 : 1);
 }
 
+// That the node has hung up shows without a receive: what is never received
+// stays in flight.
+bool HasHungUp(const HostileSession& session) {
+  struct pollfd one = {
+      .fd = session.socket(), .events = POLLRDHUP, .revents = 0};
+  return poll(&one, 1, kPatienceSeconds * 1000) == 1;
+}
+
 }  // namespace
 
 absl::StatusOr<Tally> GuessSessions(HostileWorld* world,
@@ -162,11 +170,7 @@ absl::StatusOr<Tally> LeaveInFlight(HostileWorld* world, std::uint64_t count) {
     sessions.push_back(std::move(session));
   }
   for (const auto& session : sessions) {
-    // What is never received stays in flight; that the node has hung up shows
-    // without a receive.
-    struct pollfd one = {
-        .fd = session->socket(), .events = POLLRDHUP, .revents = 0};
-    if (poll(&one, 1, kPatienceSeconds * 1000) == 1) ++tally["ended"];
+    if (HasHungUp(*session)) ++tally["ended"];
   }
   return tally;
 }
@@ -190,9 +194,7 @@ absl::StatusOr<Tally> ClaimInFlight(
       ++tally["claimed"];
     }
     // Each is of no use any more, in its second or at once.
-    struct pollfd one = {
-        .fd = session->socket(), .events = POLLRDHUP, .revents = 0};
-    if (poll(&one, 1, kPatienceSeconds * 1000) == 1) ++tally["ended"];
+    if (HasHungUp(*session)) ++tally["ended"];
     held->push_back(std::move(session));
   }
   return tally;
