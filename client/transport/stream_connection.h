@@ -209,6 +209,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   // Receiving, one phase after the other.
   void ReceiveLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<absl::Span<std::byte>> NextPieces();
+  ByteRun NextPart();
   bool OnReceived() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnLead();
   absl::Status OnFrame() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -271,6 +272,13 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   std::string body_;
   BlockBody block_;
   ByteRun payload_;
+  // Over payload_: what is still to be received of it.
+  RunCursor landing_{{}};
+  std::uint64_t landed_ = 0;
+  // The part of it that is being received.
+  ByteRun part_;
+  // What has landed agrees with its checksums.
+  bool sound_ = true;
   std::vector<std::byte> scratch_;
   std::uint64_t discard_left_ = 0;
   std::uint64_t receiving_ = 0;

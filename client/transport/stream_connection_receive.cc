@@ -6,12 +6,17 @@
 #include <utility>
 
 #include "client/transport/stream_connection.h"
+#include "proto/base/bytes.h"
 #include "proto/base/limits.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 
 namespace firnkv {
 namespace {
+
+// Payload is received, and checked, in parts of whole pieces: the checksum finds
+// the received bytes in a cache of the second level still.
+constexpr std::uint64_t kPartBytes = 2 * kPieceBytes;
 
 // Payload that nobody wants passes through this much memory.
 constexpr std::size_t kScratchBytes = 64 * kKiB;
@@ -70,7 +75,8 @@ std::vector<absl::Span<std::byte>> StreamConnection::NextPieces() {
     case Phase::kBody:
       return {BytesOf(&body_)};
     case Phase::kPayload:
-      return payload_;
+      part_ = NextPart();
+      return part_;
     case Phase::kDiscard:
       scratch_.resize(kScratchBytes);
       return {absl::MakeSpan(
@@ -78,6 +84,17 @@ std::vector<absl::Span<std::byte>> StreamConnection::NextPieces() {
           std::min<std::uint64_t>(discard_left_, kScratchBytes))};
   }
   return {};
+}
+
+ByteRun StreamConnection::NextPart() {
+  ByteRun part;
+  std::uint64_t left = std::min(kPartBytes, block_.header.length - landed_);
+  while (left > 0) {
+    const absl::Span<std::byte> place = landing_.Take(left);
+    part.push_back(place);
+    left -= place.size();
+  }
+  return part;
 }
 
 // False: the connection is over.
@@ -244,23 +261,32 @@ absl::Status StreamConnection::OnHit(const StreamRead& read, StreamSink* sink) {
     LeaveSink();
     return absl::OkStatus();
   }
-  std::erase_if(payload_, [](const auto& part) { return part.empty(); });
+  landing_ = RunCursor(payload_);
+  landed_ = 0;
+  sound_ = header.pieces.size() == DivideUp(header.length, kPieceBytes);
   phase_ = Phase::kPayload;
   return absl::OkStatus();
 }
 
 void StreamConnection::OnPayload() {
+  const std::uint64_t bytes = RunBytes(part_);
+  if (sound_) {
+    sound_ = PiecesMatch(
+        part_, bytes,
+        absl::MakeConstSpan(block_.header.pieces)
+            .subspan(landed_ / kPieceBytes, DivideUp(bytes, kPieceBytes)));
+  }
+  landed_ += bytes;
+  if (landed_ < block_.header.length) return;
   phase_ = Phase::kLead;
-  const bool sound =
-      PiecesMatch(payload_, block_.header.length, block_.header.pieces);
   parts_.counters->blocks.Add();
   std::shared_ptr<StreamSink> sink;
   {
     MutexLock lock(&mutex_);
     sink = pending_.at(receiving_)->sink;
   }
-  if (!sound) ReportCorrupt();
-  sink->OnBlock(block_.index, sound ? Outcome::kHit : Outcome::kCorrupt,
+  if (!sound_) ReportCorrupt();
+  sink->OnBlock(block_.index, sound_ ? Outcome::kHit : Outcome::kCorrupt,
                 absl::ZeroDuration());
   LeaveSink();
 }

@@ -30,7 +30,8 @@ thread_local int inline_depth = 0;
 template <typename Byte>
 std::vector<iovec> ToVectors(absl::Span<const absl::Span<Byte>> pieces) {
   std::vector<iovec> vectors;
-  vectors.reserve(pieces.size());
+  // One more: where a receive looks ahead.
+  vectors.reserve(pieces.size() + 1);
   for (const absl::Span<Byte> piece : pieces) {
     if (piece.empty()) continue;
     // sendmsg(2) takes const memory through a pointer that is not.
@@ -164,7 +165,11 @@ void TcpConnection::Pump(Direction direction) {
 }
 
 TcpConnection::Turn TcpConnection::Move(int fd, Direction direction,
-                                        Transfer* transfer) const {
+                                        Transfer* transfer) {
+  return direction == kSend ? Send(fd, transfer) : Receive(fd, transfer);
+}
+
+TcpConnection::Turn TcpConnection::Send(int fd, Transfer* transfer) const {
   std::size_t moved_this_turn = 0;
   while (transfer->next < transfer->pieces.size()) {
     if (moved_this_turn >= kTurnBytes) return Turn::kYielded;
@@ -172,35 +177,74 @@ TcpConnection::Turn TcpConnection::Move(int fd, Direction direction,
     message.msg_iov = &transfer->pieces[transfer->next];
     message.msg_iovlen =
         std::min(transfer->pieces.size() - transfer->next, kPiecesACall);
-    const ssize_t result = direction == kSend
-                               ? sendmsg(fd, &message, MSG_NOSIGNAL)
-                               : recvmsg(fd, &message, 0);
+    const ssize_t result = sendmsg(fd, &message, MSG_NOSIGNAL);
     if (result < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Turn::kBlocked;
-      transfer->failure = Failure(direction, errno);
+      transfer->failure = Failure(kSend, errno);
       return Turn::kFinished;
     }
-    if (result == 0 && direction == kReceive) {
+    moved_this_turn += static_cast<std::size_t>(result);
+    transfer->Took(static_cast<std::size_t>(result));
+  }
+  return Turn::kFinished;
+}
+
+TcpConnection::Turn TcpConnection::Receive(int fd, Transfer* transfer) {
+  TakeAhead(transfer);
+  std::size_t moved_this_turn = 0;
+  while (transfer->next < transfer->pieces.size()) {
+    if (moved_this_turn >= kTurnBytes) return Turn::kYielded;
+    // What came ahead was all taken, or there would be nothing left to receive.
+    transfer->pieces.push_back({ahead_.data(), ahead_.size()});
+    msghdr message = {};
+    message.msg_iov = &transfer->pieces[transfer->next];
+    message.msg_iovlen =
+        std::min(transfer->pieces.size() - transfer->next, kPiecesACall);
+    const ssize_t result = recvmsg(fd, &message, 0);
+    transfer->pieces.pop_back();
+    if (result < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return Turn::kBlocked;
+      transfer->failure = Failure(kReceive, errno);
+      return Turn::kFinished;
+    }
+    if (result == 0) {
       transfer->failure = transfer->begun
                               ? absl::UnavailableError(
                                     StrCat(peer_, " closed within a message"))
                               : absl::OutOfRangeError(StrCat(peer_, " closed"));
       return Turn::kFinished;
     }
-    transfer->begun = true;
-    auto left = static_cast<std::size_t>(result);
-    moved_this_turn += left;
-    while (left > 0) {
-      iovec& piece = transfer->pieces[transfer->next];
-      const std::size_t part = std::min(left, piece.iov_len);
-      piece.iov_base = static_cast<std::byte*>(piece.iov_base) + part;
-      piece.iov_len -= part;
-      left -= part;
-      if (piece.iov_len == 0) ++transfer->next;
-    }
+    moved_this_turn += static_cast<std::size_t>(result);
+    ahead_begin_ = 0;
+    ahead_end_ = transfer->Took(static_cast<std::size_t>(result));
   }
   return Turn::kFinished;
+}
+
+void TcpConnection::TakeAhead(Transfer* transfer) {
+  while (ahead_begin_ < ahead_end_ &&
+         transfer->next < transfer->pieces.size()) {
+    const iovec& piece = transfer->pieces[transfer->next];
+    const std::size_t part = std::min(ahead_end_ - ahead_begin_, piece.iov_len);
+    std::memcpy(piece.iov_base, ahead_.data() + ahead_begin_, part);
+    ahead_begin_ += part;
+    transfer->Took(part);
+  }
+}
+
+std::size_t TcpConnection::Transfer::Took(std::size_t bytes) {
+  begun = true;
+  while (bytes > 0 && next < pieces.size()) {
+    iovec& piece = pieces[next];
+    const std::size_t part = std::min(bytes, piece.iov_len);
+    piece.iov_base = static_cast<std::byte*>(piece.iov_base) + part;
+    piece.iov_len -= part;
+    bytes -= part;
+    if (piece.iov_len == 0) ++next;
+  }
+  return bytes;
 }
 
 absl::Status TcpConnection::Failure(Direction direction, int error) const {
