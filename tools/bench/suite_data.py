@@ -6,15 +6,17 @@ import time
 
 import cluster
 from bench import MIB, Row, gib_a_second
-from program import (BenchError, Program, Skip, cpu_seconds, resident_bytes)
+from program import Program, Skip, cpu_seconds, resident_bytes
 
 SET_BYTES = 256 * MIB
 SMALL = 64 << 10
 
 
 def remote(bench, bytes_of_a_block):
-    """A worker at node 1 that reads what only node 2 has."""
-    world = bench.cluster("data", nodes=2, dram="1536MiB")
+    """A worker at node 1 that reads what only node 2 has, and goes on having:
+    its own node fetches no copies."""
+    world = bench.cluster("data", nodes=2, dram="1536MiB",
+                          node=("--promotion-enabled", "false"))
     worker = bench.once("data.reader", lambda: world.worker(1))
     writer = bench.once("data.writer", lambda: world.worker(2))
     name = f"b{bytes_of_a_block}"
@@ -65,8 +67,9 @@ def four_threads(bench):
 
 
 def write_tcp(bench):
-    """A worker without a node of its own writes at whatever node it is told."""
-    world = bench.cluster("data", nodes=2, dram="1536MiB")
+    """A worker without a node of its own writes at whatever node it is told,
+    into pools in which blocks have to leave."""
+    world = bench.cluster("written", nodes=2, dram="256MiB")
     asker, address = loop_limit(bench)
 
     def start():
@@ -77,10 +80,13 @@ def write_tcp(bench):
         worker.do("open", name="remote_writes", bytes=MIB)
         return worker
     worker = bench.once("data.remote_writer", start)
-    try:
-        worker.do("write", name="remote_writes", count=1, millis=0)
-    except BenchError as error:
-        raise Skip(f"this build has no remote writes ({error})") from None
+
+
+    def fill():
+        while any(world.metric(number, "firnkv_node_evicted_blocks_total") == 0
+                  for number in (1, 2)):
+            worker.do("write", name="remote_writes", count=16, millis=200)
+    bench.once("data.full", fill)
     return (lambda: gib_a_second(worker.do("write", name="remote_writes",
                                            count=16, millis=bench.millis)),
             lambda: gib_a_second(asker.do(
