@@ -1,5 +1,7 @@
 #include "client/location_cache.h"
 
+#include <utility>
+
 namespace firnkv {
 namespace {
 
@@ -23,7 +25,7 @@ std::vector<Locations> LocationCache::Find(NamespaceId name_space,
     const auto it = entries_.find(BlockId{name_space, keys[i]});
     if (it == entries_.end()) continue;
     if (it->second.believed_until <= now) {
-      Erase(it);
+      entries_.erase(it);
     } else {
       found[i] = it->second.locations;
     }
@@ -46,6 +48,9 @@ void LocationCache::LearnAll(NamespaceId name_space,
     // What the next ones need is on its way while this one is stored.
     if (i + kAhead < blocks.size()) {
       entries_.prefetch(BlockId{name_space, blocks[i + kAhead]});
+      if (entries_.size() >= most_ && order_.size() > kAhead) {
+        entries_.prefetch(order_[kAhead].block);
+      }
     }
     Store(BlockId{name_space, blocks[i]}, locations[i], asked_at);
   }
@@ -57,29 +62,53 @@ void LocationCache::Store(const BlockId& block, const Locations& locations,
   const auto [it, is_new] = entries_.try_emplace(block);
   Entry& entry = it->second;
   if (is_new) {
-    entry.age = ages_.insert(ages_.end(), block);
+    entry.place = ++last_place_;
+    order_.push_back({block, entry.place});
   } else {
-    ages_.splice(ages_.end(), ages_, entry.age);
+    entry.told_again = true;
   }
   entry.locations = locations;
   if (locations.size() > kCopiesKept) entry.locations.resize(kCopiesKept);
   entry.believed_until = asked_at + life_;
-  if (entries_.size() > most_) Erase(entries_.find(ages_.front()));
+  MakeRoom();
+}
+
+void LocationCache::MakeRoom() {
+  // Ends: going round once takes all marks away.
+  while (entries_.size() > most_) {
+    const Place front = order_.front();
+    order_.pop_front();
+    const auto it = EntryAt(front);
+    if (it == entries_.end()) continue;
+    if (std::exchange(it->second.told_again, false)) {
+      order_.push_back(front);
+    } else {
+      entries_.erase(it);
+    }
+  }
+  // Each time over as many as were forgotten since the last time, at least.
+  if (order_.size() <= 2 * most_) return;
+  std::erase_if(order_, [this](const Place& place) {
+    mutex_.AssertHeld();
+    return EntryAt(place) == entries_.end();
+  });
+}
+
+LocationCache::Entries::iterator LocationCache::EntryAt(const Place& place) {
+  const auto it = entries_.find(place.block);
+  return it != entries_.end() && it->second.place == place.number
+             ? it
+             : entries_.end();
 }
 
 void LocationCache::Forget(const BlockId& block) {
   MutexLock lock(&mutex_);
-  if (const auto it = entries_.find(block); it != entries_.end()) Erase(it);
+  entries_.erase(block);
 }
 
 std::size_t LocationCache::size() const {
   MutexLock lock(&mutex_);
   return entries_.size();
-}
-
-void LocationCache::Erase(Entries::iterator it) {
-  ages_.erase(it->second.age);
-  entries_.erase(it);
 }
 
 }  // namespace firnkv

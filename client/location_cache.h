@@ -6,15 +6,14 @@
 //
 // Threading. All methods may be called from any thread.
 //
-// Bound. At most `most` blocks; the one told longest ago makes room.
+// Bound. At most `most` blocks; one that was not told for long makes room.
 
 #ifndef FIRNKV_CLIENT_LOCATION_CACHE_H_
 #define FIRNKV_CLIENT_LOCATION_CACHE_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <list>
+#include <deque>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -71,13 +70,24 @@ class LocationCache {
   struct Entry {
     Locations locations;
     BootTime believed_until;
-    std::list<BlockId>::iterator age;
+    // Number of its place in order_.
+    std::uint64_t place = 0;
+    // Since it came to that place.
+    bool told_again = false;
   };
   using Entries = absl::flat_hash_map<BlockId, Entry>;
+  struct Place {
+    BlockId block;
+    std::uint64_t number = 0;
+  };
 
   void Store(const BlockId& block, const Locations& locations,
              BootTime asked_at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Erase(Entries::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Until there is no more than there may be.
+  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The entry of that place; the end where it was forgotten.
+  Entries::iterator EntryAt(const Place& place)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::size_t most_;
   const absl::Duration life_;
@@ -85,8 +95,11 @@ class LocationCache {
 
   mutable Mutex mutex_;
   Entries entries_ ABSL_GUARDED_BY(mutex_);
-  // Told longest ago first.
-  std::list<BlockId> ages_ ABSL_GUARDED_BY(mutex_);
+  // Blocks in the order of their first telling. One that is at its front and
+  // was told again goes to the back instead of out: being told once more costs
+  // nothing. What was forgotten stays until it is at the front, or too many.
+  std::deque<Place> order_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t last_place_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace firnkv

@@ -125,6 +125,9 @@ void ExistsOperation::Locate() {
   call.leading_run = leading;
   {
     MutexLock lock(&mutex_);
+    indexes.reserve(found_.size());
+    call.keys.reserve(found_.size());
+    call.anchors.reserve(found_.size());
     for (std::size_t i = 0; i < found_.size(); ++i) {
       if (found_[i].ended) {
         if (leading && found_[i].outcome != Outcome::kHit) break;

@@ -58,7 +58,9 @@ absl::StatusOr<std::vector<std::optional<KeyIndex::Entry>>> Entries::Find(
   std::vector<std::size_t> missing;
   std::vector<std::string> missing_keys;
   // A run that ends early is not looked for far beyond its end.
-  std::size_t step = kFirstStep;
+  std::size_t step = want == Want::kLeadingRun
+                         ? kFirstStep
+                         : std::max<std::size_t>(1, keys.size());
   bool run_over = false;
   for (std::size_t at = 0; at < keys.size() && !run_over; step *= 4) {
     const std::size_t size = std::min(step, keys.size() - at);

@@ -88,6 +88,13 @@ struct Probe {
   const BlockKey* key;
 };
 
+// Finds nothing: has the cells that the real look-up will compare fetched from
+// memory, of many keys at a time.
+struct Prefetch {
+  std::uint32_t name_space;
+  const BlockKey* key;
+};
+
 struct CellHash {
   using is_transparent = void;
   const Arena<Cell>* cells;
@@ -98,6 +105,9 @@ struct CellHash {
     return Of(cells->At(number).name_space, cells->At(number).key);
   }
   std::size_t operator()(const Probe& probe) const {
+    return Of(probe.name_space, *probe.key);
+  }
+  std::size_t operator()(const Prefetch& probe) const {
     return Of(probe.name_space, *probe.key);
   }
 };
@@ -111,6 +121,15 @@ struct CellEqual {
            cells->At(a).key == *b.key;
   }
   bool operator()(const Probe& a, CellNumber b) const { return (*this)(b, a); }
+  bool operator()(CellNumber a, const Prefetch&) const {
+    const auto* const cell = reinterpret_cast<const char*>(&cells->At(a));
+    __builtin_prefetch(cell);
+    __builtin_prefetch(cell + sizeof(Cell) - 1);
+    return false;
+  }
+  bool operator()(const Prefetch& a, CellNumber b) const {
+    return (*this)(b, a);
+  }
 };
 
 PackedCopy Pack(const Location& location, std::uint32_t run) {
@@ -151,8 +170,10 @@ class KeyIndex::Shard {
                             const InternTable<NamespaceId>& name_spaces,
                             const InternTable<Run>& runs) const
       ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::optional<Entry> found;
     MutexLock lock(&mutex_);
-    return Look(probe, name_space, name_spaces, runs);
+    Look(probe, name_space, name_spaces, runs, &found);
+    return found;
   }
 
   // found[i] for keys[i], for each i of `which`.
@@ -168,7 +189,10 @@ class KeyIndex::Shard {
       table_.prefetch(Probe{number, &keys[i]});
     }
     for (const std::uint32_t i : which) {
-      found[i] = Look(Probe{number, &keys[i]}, name_space, name_spaces, runs);
+      CHECK(table_.find(Prefetch{number, &keys[i]}) == table_.end());
+    }
+    for (const std::uint32_t i : which) {
+      Look(Probe{number, &keys[i]}, name_space, name_spaces, runs, &found[i]);
     }
   }
 
@@ -228,9 +252,11 @@ class KeyIndex::Shard {
     for (std::size_t i = from + 1; i <= end; ++i) {
       const Cell& cell = cells_.At(static_cast<CellNumber>(i));
       if (cell.name_space == 0) continue;
+      Entry entry;
+      Unpack(cell, runs, &entry);
       visit(BlockId{.name_space = name_spaces.Get(cell.name_space),
                     .key = cell.key},
-            Unpack(cell, runs));
+            entry);
     }
     return end - from;
   }
@@ -251,43 +277,37 @@ class KeyIndex::Shard {
   }
 
  private:
-  std::optional<Entry> Look(const Probe& probe, const NamespaceId& name_space,
-                            const InternTable<NamespaceId>& name_spaces,
-                            const InternTable<Run>& runs) const
+  // Into `found`, which is empty.
+  void Look(const Probe& probe, const NamespaceId& name_space,
+            const InternTable<NamespaceId>& name_spaces,
+            const InternTable<Run>& runs, std::optional<Entry>* found) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = table_.find(probe);
-    if (it == table_.end()) return std::nullopt;
+    if (it == table_.end()) return;
     // The reader has no reference to the number: since it asked for it, the
     // number may have gone to another tenant's namespace (rule C1).
-    if (name_spaces.Get(cells_.At(*it).name_space) != name_space) {
-      return std::nullopt;
-    }
-    return Unpack(cells_.At(*it), runs);
+    const Cell& cell = cells_.At(*it);
+    if (name_spaces.Get(cell.name_space) != name_space) return;
+    Unpack(cell, runs, &found->emplace());
   }
 
   // The caller has this shard's mutex, which is what lets it resolve numbers
   // that it read from a cell (intern_table.h).
-  static Entry Unpack(const Cell& cell, const Arena<FurtherCopy>& further,
-                      const InternTable<Run>& runs) {
-    Entry entry{.sequence = cell.sequence,
-                .clear_epoch = ClearEpoch{cell.clear_epoch},
-                .locations = {}};
+  void Unpack(const Cell& cell, const InternTable<Run>& runs,
+              Entry* entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    entry->sequence = cell.sequence;
+    entry->clear_epoch = ClearEpoch{cell.clear_epoch};
     const auto add = [&](const PackedCopy& copy) {
-      entry.locations.push_back(
+      entry->locations.push_back(
           Location{.run = runs.Get(copy.run),
                    .tier = static_cast<std::uint8_t>(copy.tier),
                    .generation = Generation{copy.generation},
                    .length = copy.length});
     };
     add(cell.first);
-    for (CellNumber at = cell.next; at != 0; at = further.At(at).next) {
-      add(further.At(at).copy);
+    for (CellNumber at = cell.next; at != 0; at = further_.At(at).next) {
+      add(further_.At(at).copy);
     }
-    return entry;
-  }
-  Entry Unpack(const Cell& cell, const InternTable<Run>& runs) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return Unpack(cell, further_, runs);
   }
 
   void Free(CellNumber number, Released* released)

@@ -1,5 +1,6 @@
 #include "server/catalog/locator.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -10,65 +11,88 @@
 namespace firnkv {
 namespace {
 
-using Found = std::vector<std::optional<KeyIndex::Entry>>;
+// What is found of so many stays in a cache, and below the size from which
+// memory is mapped for itself.
+constexpr std::size_t kKeysATime = 1024;
 
-// Verdicts about all locations of all entries, in their order.
-std::vector<Verdict> JudgeAll(const Membership& membership,
-                              const Found& found) {
-  std::vector<Run> runs;
-  for (const auto& entry : found) {
-    if (!entry.has_value()) continue;
-    for (const Location& one : entry->locations) runs.push_back(one.run);
-  }
-  return membership.Judge(runs);
-}
+}  // namespace
 
 // The nodes of one answer, each once.
-class NodesTold {
+class Locator::NodesTold {
  public:
   NodesTold(const Membership* membership, std::vector<NodeAddress>* nodes)
       : membership_(membership), nodes_(nodes) {}
 
   // Null if the node is another run by now.
   std::optional<std::uint32_t> IndexOf(const Run& run) {
+    // Neighbours in a chain mostly stand at the same node.
     const auto key = std::make_pair(run.node, run.epoch);
-    const auto it = known_.find(key);
-    if (it != known_.end()) return it->second;
+    if (last_ != known_.end() && last_->first == key) return last_->second;
+    last_ = known_.find(key);
+    if (last_ != known_.end()) return last_->second;
     const std::optional<Membership::Row> row = membership_->Find(run.node);
     if (!row.has_value() || row->address.epoch != run.epoch) {
       return std::nullopt;
     }
     const auto index = static_cast<std::uint32_t>(nodes_->size());
     nodes_->push_back(row->address);
-    known_.emplace(key, index);
+    last_ = known_.emplace(key, index).first;
     return index;
   }
 
  private:
   const Membership* const membership_;
   std::vector<NodeAddress>* const nodes_;
-  std::map<std::pair<NodeId, NodeEpoch>, std::uint32_t> known_;
+  using Known = std::map<std::pair<NodeId, NodeEpoch>, std::uint32_t>;
+  Known known_;
+  Known::iterator last_ = known_.end();
 };
 
-}  // namespace
+std::vector<Verdict> Locator::JudgeAll(const Found& found) const {
+  std::vector<Run> runs;
+  runs.reserve(found.size());
+  for (const auto& entry : found) {
+    if (!entry.has_value()) continue;
+    for (const Location& one : entry->locations) runs.push_back(one.run);
+  }
+  return parts_.membership->Judge(runs);
+}
 
 absl::StatusOr<Locator::Answer> Locator::Locate(const NamespaceFacts& facts,
                                                 absl::Span<const BlockKey> keys,
                                                 Entries::Want want) {
-  ASSIGN_OR_RETURN(const Found found,
-                   parts_.entries->Find(facts.name_space, keys, want));
-  const std::vector<Verdict> verdicts = JudgeAll(*parts_.membership, found);
   Answer answer;
   answer.outcomes.reserve(keys.size());
+  answer.copies.reserve(keys.size());
+  answer.counts.reserve(keys.size());
   NodesTold nodes(parts_.membership, &answer.nodes);
-  std::size_t at = 0;
   bool run_over = false;
+  for (std::size_t at = 0; at < keys.size() && !run_over; at += kKeysATime) {
+    const auto some = keys.subspan(at, std::min(kKeysATime, keys.size() - at));
+    ASSIGN_OR_RETURN(const Found found,
+                     parts_.entries->Find(facts.name_space, some, want));
+    run_over = Tell(facts, found, want, &nodes, &answer);
+  }
+  const std::size_t told = answer.outcomes.size();
+  const auto count = [&](Outcome outcome) {
+    return static_cast<std::uint64_t>(
+        std::count(answer.outcomes.begin(), answer.outcomes.end(), outcome));
+  };
+  const std::uint64_t hits = count(Outcome::kHit);
+  const std::uint64_t misses = count(Outcome::kMiss);
+  counters_.hits.Add(hits);
+  counters_.misses.Add(misses);
+  counters_.unavailable.Add(told - hits - misses);
+  counters_.skipped.Add(keys.size() - told);
+  answer.outcomes.resize(keys.size(), Outcome::kSkipped);
+  return answer;
+}
+
+bool Locator::Tell(const NamespaceFacts& facts, const Found& found,
+                   Entries::Want want, NodesTold* nodes, Answer* answer) const {
+  const std::vector<Verdict> verdicts = JudgeAll(found);
+  std::size_t at = 0;
   for (const auto& entry : found) {
-    if (run_over) {
-      answer.outcomes.push_back(Outcome::kSkipped);
-      counters_.skipped.Add();
-      continue;
-    }
     Outcome outcome = Outcome::kMiss;
     std::uint32_t count = 0;
     if (entry.has_value()) {
@@ -79,10 +103,10 @@ absl::StatusOr<Locator::Answer> Locator::Locate(const NamespaceFacts& facts,
         if (cleared || verdict == Verdict::kStale) continue;
         const std::optional<std::uint32_t> node =
             verdict == Verdict::kServing && count < kMaxCopiesTold
-                ? nodes.IndexOf(one.run)
+                ? nodes->IndexOf(one.run)
                 : std::nullopt;
         if (node.has_value()) {
-          answer.copies.push_back(
+          answer->copies.push_back(
               {*node, one.tier, one.generation, one.length});
           ++count;
         } else if (count == 0) {
@@ -92,16 +116,14 @@ absl::StatusOr<Locator::Answer> Locator::Locate(const NamespaceFacts& facts,
     }
     if (count > 0) {
       outcome = Outcome::kHit;
-      answer.counts.push_back(count);
+      answer->counts.push_back(count);
     }
-    (outcome == Outcome::kHit    ? counters_.hits
-     : outcome == Outcome::kMiss ? counters_.misses
-                                 : counters_.unavailable)
-        .Add();
-    answer.outcomes.push_back(outcome);
-    run_over = want == Entries::Want::kLeadingRun && outcome != Outcome::kHit;
+    answer->outcomes.push_back(outcome);
+    if (want == Entries::Want::kLeadingRun && outcome != Outcome::kHit) {
+      return true;
+    }
   }
-  return answer;
+  return false;
 }
 
 absl::StatusOr<Locator::Removed> Locator::Remove(
@@ -109,7 +131,7 @@ absl::StatusOr<Locator::Removed> Locator::Remove(
   ASSIGN_OR_RETURN(
       const Found found,
       parts_.entries->Find(facts.name_space, keys, Entries::Want::kEveryKey));
-  const std::vector<Verdict> verdicts = JudgeAll(*parts_.membership, found);
+  const std::vector<Verdict> verdicts = JudgeAll(found);
   Removed removed;
   std::size_t at = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {

@@ -13,6 +13,7 @@
 #define FIRNKV_SERVER_CATALOG_LOCATOR_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -79,6 +80,17 @@ class Locator {
   const Counters& counters() const { return counters_; }
 
  private:
+  using Found = std::vector<std::optional<KeyIndex::Entry>>;
+  // The nodes of one answer.
+  class NodesTold;
+
+  // Appends what was found; true: the leading run is over, and the rest of
+  // `found` is not told.
+  bool Tell(const NamespaceFacts& facts, const Found& found, Entries::Want want,
+            NodesTold* nodes, Answer* answer) const;
+  // Verdicts about all locations of all entries, in their order.
+  std::vector<Verdict> JudgeAll(const Found& found) const;
+
   const Parts parts_;
   Counters counters_;
 };
