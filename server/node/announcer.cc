@@ -113,10 +113,11 @@ void Announcer::Advance() {
       }
       BeginInventory();
     }
+    compare = MayCompare();
+    if (!compare && Gathers()) return;
     sending_ = true;
     term = term_;
     stage = stage_;
-    compare = MayCompare();
     if (!compare) progress = std::move(progress_);
   }
   if (compare) return StartCompare(term);
@@ -140,6 +141,24 @@ void Announcer::Advance() {
     call = batch_->call;
   }
   Send(term, call);
+}
+
+bool Announcer::Gathers() {
+  if (stage_ != Stage::kEvents ||
+      parts_.executor->clock()->Now() >= gather_until_ ||
+      parts_.log->pending() >= options_.batch ||
+      waiters_.waiting_blocks() > 0) {
+    return false;
+  }
+  if (std::exchange(gathering_, true)) return true;
+  parts_.executor->PostAt(gather_until_, scope_.Wrap([this] {
+    {
+      MutexLock lock(&mutex_);
+      gathering_ = false;
+    }
+    Advance();
+  }));
+  return true;
 }
 
 std::optional<Announcer::Batch> Announcer::Build(Stage stage,
@@ -231,6 +250,9 @@ void Announcer::OnAnswer(std::uint64_t term,
     applied_ = answer->applied;
     batch = *std::move(batch_);
     batch_.reset();
+    if (stage_ == Stage::kEvents) {
+      gather_until_ = parts_.executor->clock()->Now() + options_.gather;
+    }
     Follow(&batch);
   }
   OnApplied(batch, answer->refused);
@@ -496,6 +518,7 @@ void Announcer::WaitPublished(std::vector<BlockId> blocks, BootTime deadline,
   {
     // What is told already moves no waiter by itself.
     MutexLock lock(&mutex_);
+    if (gathering_) PostAdvance();
     if (stage_ == Stage::kIdle || !complete_) return;
     told = told_;
   }

@@ -90,6 +90,10 @@ class Announcer {
     absl::Duration first_backoff = absl::Milliseconds(50);
     absl::Duration longest_backoff = absl::Seconds(2);
     std::size_t batch = kMaxAnnouncementEntries;
+    // Events are gathered for so long after a batch of them was applied, unless
+    // a batch is full or somebody waits: a node that is written to would else
+    // call its catalog as fast as that answers, a block or two at a time.
+    absl::Duration gather = absl::Milliseconds(2);
     // Blocks that commits may wait for (wait_for published).
     std::size_t max_waiting_blocks = 64 * 1024;
     DigestWatch::Options digests;
@@ -201,6 +205,8 @@ class Announcer {
   void OnApplied(const Batch& batch,
                  const std::vector<NodeCatalogClient::Refusal>& refused)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether there is time for more events; then Advance comes by itself.
+  bool Gathers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnRetryTimer(std::uint64_t term) ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginInventory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lose(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -249,6 +255,9 @@ class Announcer {
   BootTime compare_at_ ABSL_GUARDED_BY(mutex_);
   // Counts plans for the next comparison, so that only the last one counts.
   std::uint64_t plan_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Until then events are gathered; a task is set for then.
+  BootTime gather_until_ ABSL_GUARDED_BY(mutex_);
+  bool gathering_ ABSL_GUARDED_BY(mutex_) = false;
   DigestWatch digests_ ABSL_GUARDED_BY(mutex_);
   RetryDelay backoff_ ABSL_GUARDED_BY(mutex_);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/copy_digest.h"
 #include "tests/server/node/link_fixture.h"
@@ -12,6 +13,7 @@
 namespace firnkv {
 namespace {
 
+using ::testing::ElementsAre;
 using State = CatalogLink::State;
 using Kind = v1::AnnounceRequest;
 
@@ -67,6 +69,49 @@ class ConvergenceTest : public LinkFixture {
     return link_->announcer_counters();
   }
 };
+
+TEST_F(ConvergenceTest, ANodeThatIsWrittenToGathersWhatItTells) {
+  SettleWith(1);
+  const std::size_t before = BatchesOf(Kind::EVENTS);
+
+  // One after the other: each would find the batch before it answered.
+  for (std::uint64_t n = 100; n < 200; ++n) {
+    Store(granite_, n);
+    RunFor(absl::Microseconds(200));
+  }
+  RunFor(absl::Milliseconds(10));
+
+  EXPECT_TRUE(Agree());
+  // 20 ms, with 2 ms between a batch's answer and the next one.
+  EXPECT_LE(BatchesOf(Kind::EVENTS) - before, 12u);
+}
+
+TEST_F(ConvergenceTest, WhatIsWaitedForIsNotGathered) {
+  announcer_options_.gather = absl::Seconds(10);
+  SettleWith(1);
+  Store(granite_, 100);
+  RunFor(absl::Milliseconds(100));
+  ASSERT_TRUE(Published(100));
+  Store(granite_, 101);
+  RunFor(absl::Seconds(1));
+  ASSERT_FALSE(Published(101)) << "it gathers";
+
+  EXPECT_THAT(WaitPublished(101, absl::Seconds(1)),
+              ElementsAre(Outcome::kStored));
+}
+
+TEST_F(ConvergenceTest, AFullBatchIsNotGathered) {
+  announcer_options_.gather = absl::Seconds(10);
+  announcer_options_.batch = 8;
+  SettleWith(1);
+  Store(granite_, 100);
+  RunFor(absl::Milliseconds(100));
+
+  for (std::uint64_t n = 200; n < 250; ++n) Store(granite_, n);
+  RunFor(absl::Milliseconds(100));
+
+  EXPECT_GE(catalog_.published.size(), 49u);
+}
 
 // Rule A1.
 TEST_F(ConvergenceTest, ACutShorterThanTheLeaseCostsNoUnchangedKey) {
