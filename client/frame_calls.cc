@@ -10,6 +10,9 @@
 namespace firnkv {
 namespace {
 
+// Waits that the thread is in: a callback of one may begin another.
+thread_local int waits_here = 0;
+
 FrameType AnswerTo(FrameType call) {
   switch (call) {
     case FrameType::kCallOpenRead:
@@ -83,6 +86,7 @@ bool FrameCalls::Start(SessionId session, FrameType type,
   if (kFrameLeadBytes + body.size() > kMaxSessionMessageBytes) return false;
   Line line;
   std::uint64_t request = 0;
+  bool waits = false;
   {
     MutexLock lock(&mutex_);
     if (!IsFree(session)) return false;
@@ -99,9 +103,11 @@ bool FrameCalls::Start(SessionId session, FrameType type,
     if (waiter != waiters_.end()) {
       call.waiter = waiter->second;
       call.waiter->Began();
+      waits = true;
     }
     Arm();
   }
+  if (waits) line.line->LendSoon(line.serial);
   const absl::Status sent =
       line.line->SendPacket(line.serial, EncodeCallPacket(type, request, body));
   if (sent.ok()) return true;
@@ -258,12 +264,31 @@ void FrameCalls::StopReceiving() {
   if (line.line != nullptr) line.line->StopReceiving(line.serial);
 }
 
+void FrameCalls::TakeBack() {
+  Line line;
+  {
+    MutexLock lock(&mutex_);
+    line = line_;
+  }
+  if (line.line != nullptr) line.line->TakeBack(line.serial);
+}
+
+bool WaitingThread::IsHere() { return waits_here > 0; }
+
 WaitingThread::WaitingThread(FrameCalls* calls) : calls_(calls) {
+  ++waits_here;
   if (calls_ != nullptr) calls_->Enter(this);
 }
 
 WaitingThread::~WaitingThread() {
+  --waits_here;
   if (calls_ != nullptr) calls_->Leave(this);
+  bool take_back = false;
+  {
+    MutexLock lock(&mutex_);
+    take_back = TakesBack();
+  }
+  if (take_back) calls_->TakeBack();
   // Answers that came with the end, or too late for it: what they granted is
   // given back.
   std::deque<Answer> answers;
@@ -295,19 +320,29 @@ void WaitingThread::Wait() {
   bool may_receive = true;
   for (;;) {
     std::optional<Answer> answer;
+    bool take_back = false;
     {
       MutexLock lock(&mutex_);
-      while (!HasWork() && (in_flight_ == 0 || !may_receive)) {
+      const bool sleeps = !HasWork() && (in_flight_ == 0 || !may_receive);
+      take_back = sleeps && TakesBack();
+      while (!take_back && !HasWork() && (in_flight_ == 0 || !may_receive)) {
         changed_.Wait(&mutex_);
         may_receive = true;
       }
       if (finished_) return;
-      if (!answers_.empty()) {
+      if (take_back) {
+        // Below, and once more.
+      } else if (!answers_.empty()) {
         answer = std::move(answers_.front());
         answers_.pop_front();
       } else {
         receiving_ = true;
+        lent_ = false;
       }
+    }
+    if (take_back) {
+      calls_->TakeBack();
+      continue;
     }
     if (answer) {
       std::move(answer->done)(std::move(answer->body), FrameCalls::Way::kFrame);
@@ -322,6 +357,7 @@ void WaitingThread::Wait() {
 void WaitingThread::Began() {
   MutexLock lock(&mutex_);
   ++in_flight_;
+  lent_ = true;
 }
 
 bool WaitingThread::Give(FrameCalls::Done done,

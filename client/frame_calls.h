@@ -59,6 +59,8 @@ class CallLine {
       std::uint64_t serial,
       absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take) = 0;
   virtual void StopReceiving(std::uint64_t serial) = 0;
+  virtual void LendSoon(std::uint64_t serial) { (void)serial; }
+  virtual void TakeBack(std::uint64_t serial) { (void)serial; }
 };
 
 class FrameCalls {
@@ -126,6 +128,7 @@ class FrameCalls {
   // Receives on this thread; false: it may not.
   bool ReceiveHere(WaitingThread* waiter) ABSL_LOCKS_EXCLUDED(mutex_);
   void StopReceiving() ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeBack() ABSL_LOCKS_EXCLUDED(mutex_);
 
   Executor* const executor_;
   TaskScope scope_;
@@ -157,6 +160,11 @@ class WaitingThread {
   WaitingThread(const WaitingThread&) = delete;
   WaitingThread& operator=(const WaitingThread&) = delete;
 
+  // Whether the calling thread is in a blocking call: it has nothing else to do
+  // than what it waits for, so that work of that call is done at once here
+  // rather than by a thread that has to be woken.
+  static bool IsHere();
+
   // What is waited for has come. Once; the last thing that its thread does with
   // it.
   void Finish() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -178,6 +186,10 @@ class WaitingThread {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // A call of its own ended elsewhere. As Give.
   bool Ended() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether the socket stands lent to it, while it will not receive.
+  bool TakesBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !receiving_ && std::exchange(lent_, false);
+  }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return finished_ || !answers_.empty();
   }
@@ -188,6 +200,8 @@ class WaitingThread {
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   // It receives, or is about to.
   bool receiving_ ABSL_GUARDED_BY(mutex_) = false;
+  // A call of its own was sent since it received last.
+  bool lent_ ABSL_GUARDED_BY(mutex_) = false;
   std::size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Answer> answers_ ABSL_GUARDED_BY(mutex_);
 };

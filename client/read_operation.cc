@@ -73,6 +73,7 @@ void ReadOperation::Begin() {
     MutexLock lock(&mutex_);
     clear_epoch_ = parts_.epochs->Highest(request_.name_space);
     blocks_.resize(request_.blocks.size());
+    open_ = blocks_.size();
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const ReadTarget& target = request_.blocks[i];
       Block& block = blocks_[i];
@@ -262,6 +263,8 @@ void ReadOperation::FreeIfQuiet() {
 }
 
 void ReadOperation::EndBlock(Block* block, Outcome outcome) {
+  if (block->step != Step::kEnded) --open_;
+  run_ends_ = run_ends_ || (leading_ && outcome != Outcome::kHit);
   block->step = Step::kEnded;
   block->outcome = outcome;
   block->lease.reset();

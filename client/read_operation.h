@@ -233,7 +233,8 @@ class ReadOperation : public Operation,
   void UseLocalStream(Block* block, const SessionWelcome& welcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Copy(const Indexes& indexes) ABSL_LOCKS_EXCLUDED(mutex_);
-  void CopySlice() ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: there was none left.
+  bool CopySlice() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnCopied(std::size_t index, MappedCopy result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -279,6 +280,9 @@ class ReadOperation : public Operation,
   TimerId timer_ ABSL_GUARDED_BY(mutex_) = TimerId::kNone;
   ClearEpoch clear_epoch_ ABSL_GUARDED_BY(mutex_) = ClearEpoch::kUnknown;
   std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
+  // How many have not ended; and, of a leading run, whether one missed.
+  std::size_t open_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool run_ends_ ABSL_GUARDED_BY(mutex_) = false;
   // What torn copies were of.
   std::vector<MappedBlock> stale_ ABSL_GUARDED_BY(mutex_);
   absl::Duration retry_after_ ABSL_GUARDED_BY(mutex_);

@@ -5,6 +5,7 @@
 
 #include "client/clear_epochs.h"
 #include "client/counters.h"
+#include "client/frame_calls.h"
 #include "client/read_operation.h"
 #include "client/router.h"
 #include "proto/base/limits.h"
@@ -238,18 +239,21 @@ void ReadOperation::Copy(const Indexes& indexes) {
       slice += bytes;
     }
   }
-  if (all <= kInlineBytes) return CopySlice();
-  for (std::size_t n = 0; n < tasks; ++n) {
+  // Whoever waits for this read copies too.
+  const bool here = all <= kInlineBytes || WaitingThread::IsHere();
+  for (std::size_t n = here ? 1 : 0; n < tasks; ++n) {
     parts_.seams->executor->Post(
         parts_.scope->Wrap([self = shared_from_this()] { self->CopySlice(); }));
   }
+  while (here && CopySlice()) {
+  }
 }
 
-void ReadOperation::CopySlice() {
+bool ReadOperation::CopySlice() {
   Indexes slice;
   {
     MutexLock lock(&mutex_);
-    if (over_ || slices_.empty()) return;
+    if (over_ || slices_.empty()) return false;
     slice = std::move(slices_.front());
     slices_.pop_front();
     ++copying_;
@@ -278,8 +282,12 @@ void ReadOperation::CopySlice() {
     --copying_;
     over = over_;
   }
-  if (over) return FreeIfQuiet();
-  Advance();
+  if (over) {
+    FreeIfQuiet();
+  } else {
+    Advance();
+  }
+  return true;
 }
 
 void ReadOperation::OnCopied(std::size_t index, MappedCopy result) {

@@ -299,6 +299,8 @@ void ReadOperation::OnFetched(const Fetch& fetch, std::size_t index,
     if (over_) return;
     block->bounce = BounceMemory::Piece();
     AfterFetch(fetch, index, outcome);
+    // Advance would find nothing new: it is not called for each of a batch.
+    if (outcome == Outcome::kHit && open_ > 0 && !run_ends_) return;
   }
   Advance();
 }

@@ -464,4 +464,14 @@ void Session::StopReceiving(std::uint64_t serial) {
   if (socket && socket->serial == serial) socket->socket->StopReceiving();
 }
 
+void Session::LendSoon(std::uint64_t serial) {
+  const auto socket = socket_.Get();
+  if (socket && socket->serial == serial) socket->socket->LendSoon();
+}
+
+void Session::TakeBack(std::uint64_t serial) {
+  const auto socket = socket_.Get();
+  if (socket && socket->serial == serial) socket->socket->TakeBack();
+}
+
 }  // namespace firnkv

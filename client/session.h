@@ -114,6 +114,8 @@ class Session : public CallLine {
       std::uint64_t serial,
       absl::FunctionRef<LocalSocket::Taken(std::string_view)> take) override;
   void StopReceiving(std::uint64_t serial) override;
+  void LendSoon(std::uint64_t serial) override;
+  void TakeBack(std::uint64_t serial) override;
 
   // --- Regions. Mapped at the first wish, kept until retired or session end.
   using RegionDone = absl::AnyInvocable<

@@ -108,8 +108,24 @@ void WriteOperation::OnStaging(const ChunkRef& chunk,
     for (const std::size_t i : chunk->indexes) bytes += blocks_[i].length;
   }
   if (bytes <= kInlineBytes) return Stage(chunk);
-  parts_.seams->executor->Post(parts_.scope->Wrap(
-      [self = shared_from_this(), chunk] { self->Stage(chunk); }));
+  {
+    MutexLock lock(&mutex_);
+    to_stage_.push_back(chunk);
+  }
+  parts_.seams->executor->Post(
+      parts_.scope->Wrap([self = shared_from_this()] { self->StageNext(); }));
+}
+
+bool WriteOperation::StageNext() {
+  ChunkRef chunk;
+  {
+    MutexLock lock(&mutex_);
+    if (to_stage_.empty()) return false;
+    chunk = std::move(to_stage_.front());
+    to_stage_.pop_front();
+  }
+  Stage(chunk);
+  return true;
 }
 
 void WriteOperation::Stage(const ChunkRef& chunk) {

@@ -5,6 +5,7 @@
 
 #include "client/clear_epochs.h"
 #include "client/counters.h"
+#include "client/frame_calls.h"
 #include "client/location_cache.h"
 #include "client/session.h"
 #include "client/write_batch.h"
@@ -143,8 +144,11 @@ void WriteOperation::Advance() {
       if (abort) Abort();
       return Reserve();
     }
-    if (chunk == nullptr) return;
+    if (chunk == nullptr) break;
     StartChunk(chunk);
+  }
+  // Whoever waits for this write stages too.
+  while (WaitingThread::IsHere() && StageNext()) {
   }
 }
 

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -57,10 +58,11 @@ class WriteOperation : public Operation,
  private:
   // A quarter of what a node reserves for one session by default.
   static constexpr std::uint64_t kWindowBytes = 64 * kMiB;
-  // Small enough that two of them leave room for other writers, large enough
-  // that a Commit's 55 us are nothing beside its copy.
-  static constexpr std::uint64_t kChunkBytes = 8 * kMiB;
-  static constexpr std::size_t kChunksInFlight = 2;
+  // Small enough that the node copies one while the next is staged, and that
+  // all in flight leave room for other writers; large enough that a Commit is
+  // little beside its copy.
+  static constexpr std::uint64_t kChunkBytes = 4 * kMiB;
+  static constexpr std::size_t kChunksInFlight = 4;
   // Staged where its turn comes: a task would cost more.
   static constexpr std::uint64_t kInlineBytes = 256 * kKiB;
 
@@ -132,6 +134,8 @@ class WriteOperation : public Operation,
   void TakeStaging(const ChunkRef& chunk) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnStaging(const ChunkRef& chunk, StagingPool::Range range)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The next one of to_stage_; false: there was none.
+  bool StageNext() ABSL_LOCKS_EXCLUDED(mutex_);
   void Stage(const ChunkRef& chunk) ABSL_LOCKS_EXCLUDED(mutex_);
   void StageBlock(Chunk* chunk, std::size_t n, std::uint64_t* offset) const;
   void AwaitAccepted(const ChunkRef& chunk) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -175,6 +179,8 @@ class WriteOperation : public Operation,
   std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_chunk_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<std::uint64_t, ChunkRef> chunks_ ABSL_GUARDED_BY(mutex_);
+  // Those that have their staging; for each a task comes.
+  std::deque<ChunkRef> to_stage_ ABSL_GUARDED_BY(mutex_);
 
   // The outcome is decided; it was told; the buffers were given back.
   bool over_ ABSL_GUARDED_BY(mutex_) = false;

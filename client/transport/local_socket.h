@@ -98,6 +98,12 @@ class LocalSocket {
   }
   // Ends the ReceiveHere that runs; else the next one returns at once.
   virtual void StopReceiving() {}
+  // A ReceiveHere comes on this thread in a moment, for the answer to what is
+  // sent now: an answer that is quicker wakes no other thread. Until then, or
+  // TakeBack, nobody receives.
+  virtual void LendSoon() {}
+  // It does not come after all.
+  virtual void TakeBack() {}
 
   virtual const PeerCredentials& credentials() const = 0;
 };

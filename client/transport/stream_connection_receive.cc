@@ -14,8 +14,8 @@
 namespace firnkv {
 namespace {
 
-// Payload is received, and checked, in parts of whole pieces: the checksum finds
-// the received bytes in a cache of the second level still.
+// Payload is received, and checked, in parts of whole pieces: the checksum
+// finds the received bytes in a cache of the second level still.
 constexpr std::uint64_t kPartBytes = 2 * kPieceBytes;
 
 // Payload that nobody wants passes through this much memory.

@@ -123,8 +123,8 @@ class TcpConnection final : public EventWatcher,
   // Not guarded: see Threading above. The lock under which `busy` passes from
   // one thread to the next orders their uses.
   std::array<Transfer, kDirections> transfers_;
-  // Received and not asked for yet: [ahead_begin_, ahead_end_). As the receive's
-  // transfer.
+  // Received and not asked for yet: [ahead_begin_, ahead_end_). As the
+  // receive's transfer.
   std::array<std::byte, kAheadBytes> ahead_;
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;

@@ -148,8 +148,7 @@ bool UnixConnection::ReceiveHere(
   {
     MutexLock lock(&mutex_);
     if (loop_->InLoop() || !BeginReceiving(&fd)) return false;
-    lent_ = true;
-    Watch();
+    if (!std::exchange(lent_, true)) Watch();
     has_waker = waker_.valid();
   }
   Descriptor waker;
@@ -224,6 +223,20 @@ bool UnixConnection::AwaitMessage(int fd) {
         read(events[1].fd, &count, sizeof(count));
   }
   return true;
+}
+
+void UnixConnection::LendSoon() {
+  MutexLock lock(&mutex_);
+  if (!started_ || closed_ || receiving_ || lent_ || loop_->InLoop()) return;
+  lent_ = true;
+  Watch();
+}
+
+void UnixConnection::TakeBack() {
+  MutexLock lock(&mutex_);
+  // Whoever receives gives it back at its end.
+  if (receiving_ || !std::exchange(lent_, false)) return;
+  Watch();
 }
 
 void UnixConnection::StopReceiving() {

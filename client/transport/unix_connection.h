@@ -81,6 +81,8 @@ class UnixConnection final
       absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void StopReceiving() ABSL_LOCKS_EXCLUDED(mutex_);
+  void LendSoon() ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeBack() ABSL_LOCKS_EXCLUDED(mutex_);
   const PeerCredentials& credentials() const { return credentials_; }
 
   // Closes; no callback runs after return, but the one this is called from.

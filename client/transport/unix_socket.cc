@@ -90,6 +90,8 @@ class UnixLocalSocket : public LocalSocket {
     return connection_->ReceiveHere(take);
   }
   void StopReceiving() override { connection_->StopReceiving(); }
+  void LendSoon() override { connection_->LendSoon(); }
+  void TakeBack() override { connection_->TakeBack(); }
   const PeerCredentials& credentials() const override {
     return connection_->credentials();
   }

@@ -66,6 +66,8 @@ class TestLine : public CallLine {
     stop_ = true;
     changed_.SignalAll();
   }
+  void LendSoon(std::uint64_t) override { ++lends; }
+  void TakeBack(std::uint64_t) override { ++taken_back; }
   // For who receives; else the socket's own thread does, which is this one.
   void Arrive(std::string packet) {
     {
@@ -83,6 +85,8 @@ class TestLine : public CallLine {
   }
 
   bool refuse_sends = false;
+  std::atomic<int> lends{0};
+  std::atomic<int> taken_back{0};
   Inbox<std::uint64_t> sent;
 
  private:
@@ -164,6 +168,55 @@ TEST_F(WaitingThreadTest, ReceivesItsOwnAnswerAndRunsItsDoneHere) {
 
   ASSERT_TRUE(ran.has_value());
   EXPECT_TRUE(pthread_equal(*ran, pthread_self()));
+  Join();
+}
+
+TEST_F(WaitingThreadTest, TheSocketIsLentBeforeTheQuestionGoes) {
+  Open(/*lets_receive=*/true);
+
+  WaitingThread waiting(calls_.get());
+  ASSERT_TRUE(Start(
+      [&](const absl::StatusOr<std::string>&, Way) { waiting.Finish(); }));
+  const std::uint64_t request = line_->sent.Take();
+  Run([&] {
+    line_->AwaitReceiver();
+    line_->Arrive(Answer(request));
+  });
+  waiting.Wait();
+
+  EXPECT_EQ(line_->lends, 1);
+  EXPECT_EQ(line_->taken_back, 0) << "it has received";
+  Join();
+}
+
+TEST_F(WaitingThreadTest, WhatIsNotUsedIsGivenBack) {
+  Open(/*lets_receive=*/true);
+  {
+    WaitingThread waiting(calls_.get());
+    ASSERT_TRUE(Start([](const absl::StatusOr<std::string>&, Way) {}));
+    // It had all it waited for before it came to receive.
+    waiting.Finish();
+    waiting.Wait();
+  }
+
+  EXPECT_EQ(line_->lends, 1);
+  EXPECT_EQ(line_->taken_back, 1);
+}
+
+TEST_F(WaitingThreadTest, WhoOnlySleepsGivesItBackFirst) {
+  Open(/*lets_receive=*/true);
+  line_->refuse_sends = true;
+  WaitingThread waiting(calls_.get());
+  ASSERT_FALSE(Start([](const absl::StatusOr<std::string>&, Way) {}));
+  Run([&] {
+    while (line_->taken_back == 0) {
+    }
+    waiting.Finish();
+  });
+
+  waiting.Wait();
+
+  EXPECT_EQ(line_->taken_back, 1);
   Join();
 }
 

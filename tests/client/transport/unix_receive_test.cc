@@ -113,6 +113,38 @@ TEST_F(UnixReceiveTest, AStopThatComesTooEarlyEndsTheNextAtOnce) {
   }
 }
 
+TEST_F(UnixReceiveTest, WhatComesWhileItIsLentWaitsForWhoReceivesHere) {
+  Send("first");
+  EXPECT_EQ(client_.messages.Take().bytes, "first");
+  End other(*sockets_->Connect(path_));
+  End other_server(accepted_.Take());
+
+  client_.socket->LendSoon();
+  Send("last");
+  // The same loop has looked at its sockets since.
+  ASSERT_OK(other_server.socket->Send("later", nullptr));
+  EXPECT_EQ(other.messages.Take().bytes, "later");
+
+  EXPECT_TRUE(client_.messages.empty());
+  EXPECT_TRUE(client_.socket->ReceiveHere([](std::string_view message) {
+    EXPECT_EQ(message, "last");
+    return Taken::kLast;
+  }));
+  Send("after");
+  EXPECT_EQ(client_.messages.Take().bytes, "after");
+}
+
+TEST_F(UnixReceiveTest, WhatIsTakenBackIsTheLoopsAgain) {
+  Send("first");
+  EXPECT_EQ(client_.messages.Take().bytes, "first");
+  client_.socket->LendSoon();
+  Send("second");
+
+  client_.socket->TakeBack();
+
+  EXPECT_EQ(client_.messages.Take().bytes, "second");
+}
+
 TEST_F(UnixReceiveTest, ThePeersEndEndsIt) {
   Lend();
 
