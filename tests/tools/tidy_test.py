@@ -118,7 +118,8 @@ class LayersTest(CheckerTest):
                        "<ucp/api/ucp.h>", "<liburing.h>",
                        '"proto/node.pb.h"', "<google/protobuf/arena.h>",
                        "<yaml-cpp/yaml.h>", "<CLI/CLI.hpp>",
-                       "<gtest/gtest.h>", "<openssl/sha.h>"):
+                       "<gtest/gtest.h>", "<openssl/sha.h>",
+                       "<pybind11/pybind11.h>", "<Python.h>"):
             self.includes("server/tier/a.cc", header)
             self.assert_finding("layers", "server/tier/a.cc:1", "includes ")
 

@@ -46,6 +46,8 @@ BOUNDARIES = [
      "command lines are read in server/bin and tools"),
     (r"(isa-l|openssl)/.*|isa-l\.h", r"(proto/base|client/transport)/.*",
      "checksums and digests are taken through proto/base"),
+    (r"pybind11/.*|Python\.h", r"client/python/.*",
+     "Python is spoken in client/python"),
     (r"(gtest|gmock)/.*", r"tests/.*", "test libraries stay in tests"),
 ]
 

@@ -1,0 +1,112 @@
+"""A firnkv-node of a test's own: a process with the catalog in it, and the
+package connected to it.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import firnkv
+
+PROGRAMS = os.environ["FIRNKV_BIN"]
+# For a machine that is busy with other tests.
+PATIENCE = 60.0
+DEADLINE = 30.0
+
+CONTRACT = firnkv.StateContract.opaque("test", block_tokens=16)
+
+
+def until(what, done):
+    """Waits for `done` to say something, which is returned."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        answer = done()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"did not happen within {PATIENCE} s: {what}")
+        time.sleep(0.01)
+
+
+class RealNode:
+    """Starts in `folder`, and again there after kill()."""
+
+    def __init__(self, *arguments, folder=None):
+        self.folder = folder or tempfile.mkdtemp(prefix="firnkv-python.")
+        self.socket = os.path.join(self.folder, "node.sock")
+        self.log = os.path.join(self.folder, "node.log")
+        self.arguments = arguments
+        self.process = None
+
+    def start(self):
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(PROGRAMS, "firnkv-node"),
+                 "--data-dir", os.path.join(self.folder, "data"),
+                 "--node-socket", self.socket,
+                 "--node-control", "127.0.0.1:0",
+                 "--node-stream", "127.0.0.1:0",
+                 "--catalog-listen", "127.0.0.1:0",
+                 "--http-address", "127.0.0.1:0",
+                 "--dram-bytes", "64MiB", *self.arguments],
+                stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True)
+        until("the node is ready", self.ready)
+        return self
+
+    def said(self):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the node has ended: {self.said()}")
+        return any(line.split()[:1] == ["http"]
+                   for line in self.said().splitlines())
+
+    def stop(self):
+        """SIGSTOP: it is there and says nothing."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def remove(self):
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class NodeTest(unittest.TestCase):
+    """With a node and a Client of the class's own; names of namespaces are the
+    test's own."""
+
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.node = RealNode(*cls.arguments).start()
+        cls.addClassCleanup(cls.node.remove)
+        cls.client = firnkv.Client(cls.node.socket)
+        cls.addClassCleanup(cls.client.close)
+
+    def open(self, client=None, **options):
+        """A namespace that is this test's, not chained."""
+        options = {"chained": False, "deadline": DEADLINE, **options}
+        return (client or self.client).open_namespace(
+            self.id().rsplit(".", 1)[-1], CONTRACT, **options)
+
+
+def content(number, size):
+    """Bytes that no other number has."""
+    some = b"%d." % number
+    return (some * (size // len(some) + 1))[:size]
