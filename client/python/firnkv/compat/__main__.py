@@ -1,0 +1,5 @@
+"""Prints what to put first on PYTHONPATH."""
+
+from . import PATH
+
+print(PATH)

@@ -1,0 +1,1 @@
+"""FirnKV in the place of Mooncake: only its store."""
