@@ -1,11 +1,11 @@
 #include "client/python/client_state.h"
 
-#include <pybind11/pybind11.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "client/python/without_gil.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
 
@@ -76,7 +76,7 @@ ClientState::~ClientState() {
     End();
     return;
   }
-  const pybind11::gil_scoped_release released;
+  const WithoutGil released;
   End();
 }
 

@@ -16,6 +16,7 @@
 #include "client/python/option_reader.h"
 #include "client/python/raise.h"
 #include "client/python/views.h"
+#include "client/python/without_gil.h"
 #include "proto/base/mutex.h"
 #include "proto/base/text.h"
 
@@ -41,7 +42,7 @@ class SharedMemory {
 std::unique_ptr<SharedMemory> Allocate(
     const std::shared_ptr<ClientState>& client, std::size_t bytes) {
   absl::StatusOr<absl::Span<std::byte>> memory = [&] {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     return client->client()->AllocateShared(bytes);
   }();
   return std::make_unique<SharedMemory>(client,
@@ -95,7 +96,7 @@ struct Namespace {
 
   py::object Run(Call& call) const {
     {
-      const py::gil_scoped_release released;
+      const WithoutGil released;
       client->Run(&call, slot.get());
     }
     if (const absl::Status wrong = call.Wrong(); !wrong.ok()) Raise(wrong);
@@ -103,7 +104,7 @@ struct Namespace {
   }
   std::uint64_t Submit(std::unique_ptr<Call> call) const {
     absl::StatusOr<std::uint64_t> id = [&] {
-      const py::gil_scoped_release released;
+      const WithoutGil released;
       return client->Submit(&call, slot);
     }();
     return ValueOrRaise(std::move(id));
@@ -117,7 +118,7 @@ std::unique_ptr<Namespace> OpenNamespace(
   auto slot = std::make_shared<NamespaceSlot>(NamespaceRequestOf(arguments));
   absl::Status status;
   {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     if (wait) {
       status = slot->Open(client->client());
     } else if (!client->forked()) {
@@ -275,7 +276,7 @@ void DefineNamespace(py::module_& module) {
 
 py::list Drain(ClientState& self, std::size_t most) {
   std::vector<std::unique_ptr<Call>> calls = [&] {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     return self.Drain(most);
   }();
   py::list drained;
@@ -340,7 +341,7 @@ void DefineClient(py::module_& module) {
       .def(py::init([](const py::dict& arguments) {
         ClientOptions options = ClientOptionsOf(arguments);
         auto state = [&] {
-          const py::gil_scoped_release released;
+          const WithoutGil released;
           return ClientState::Connect(std::move(options));
         }();
         return ValueOrRaise(std::move(state));
@@ -350,8 +351,7 @@ void DefineClient(py::module_& module) {
       .def("drain", &Drain, py::arg("most") = kMaxUndrained)
       .def("completion_fd",
            [](ClientState& self) { return ValueOrRaise(self.CompletionFd()); })
-      .def("close", &ClientState::Close,
-           py::call_guard<py::gil_scoped_release>())
+      .def("close", &ClientState::Close, py::call_guard<WithoutGil>())
       .def(
           "set_token",
           [](ClientState& self, const std::string& token) {

@@ -155,6 +155,38 @@ class SubmitTest(NodeTest):
         # A thread that had the GIL for its second would have left a handful.
         self.assertGreater(counted[0], 1000)
 
+    def test_a_process_may_end_while_a_thread_of_it_waits(self):
+        """And with a Client that nobody has closed."""
+        program = (
+            "import sys, threading, time, firnkv\n"
+            "contract = firnkv.StateContract.opaque('test', block_tokens=16)\n"
+            "client = firnkv.Client(sys.argv[1])\n"
+            "namespace = client.open_namespace(sys.argv[2], contract,"
+            " chained=False, deadline=30)\n"
+            "views = namespace.views(['a'], deadline=30)\n"
+            "namespace.submit_exists(['a'], deadline=30)\n"
+            "print('ready', flush=True)\n"
+            "sys.stdin.readline()\n"
+            "def wait():\n"
+            "    while True: namespace.exists(['a'], deadline=0.05)\n"
+            "for _ in range(4):\n"
+            "    threading.Thread(target=wait, daemon=True).start()\n"
+            "time.sleep(0.1)\n")
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, self.node.socket,
+             self.namespace.name], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
+        with process:
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            self.node.stop()
+            try:
+                process.stdin.write("go\n")
+                process.stdin.close()
+                self.assertEqual(process.wait(PATIENCE), 0)
+            finally:
+                self.node.go_on()
+                process.kill()
+
     def test_calls_can_be_awaited(self):
         async def use():
             loop_client = firnkv.Client(self.node.socket)
