@@ -18,8 +18,8 @@ struct OpenNamespaceRequest {
   // From the engine's resolved settings. The version of `name` whose digest is
   // this contract's is opened.
   StateContract contract;
-  // Make the version, and the name, where there is none of this contract. False
-  // and none there: NOT_FOUND, naming the first field that differs.
+  // Make the version, and the name, where none has this contract. False: it is
+  // FAILED_PRECONDITION naming the field that differs; NOT_FOUND for the name.
   bool create = true;
   // For the version that is made; must agree with one that is there, where they
   // are not their defaults. Block bytes 0: blocks of any size. A declared size

@@ -4,7 +4,9 @@ nothing else is ever an exception.
 """
 
 import array
+import ast
 import ctypes
+import os
 import sys
 import unittest
 
@@ -326,6 +328,45 @@ class BlocksTest(NodeTest):
         self.assertEqual(result.outcomes, [Outcome.CANCELLED])
         with self.assertRaises(firnkv.Cancelled):
             namespace.submit_exists(["a"], deadline=DEADLINE)
+
+
+class StubsTest(unittest.TestCase):
+    """What type checkers are told is what is there."""
+
+    def stubs(self):
+        """Name to public members of each class; to None for functions."""
+        path = os.path.join(os.path.dirname(firnkv.__file__), "_core.pyi")
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        classes = {node.name: node for node in tree.body
+                   if isinstance(node, ast.ClassDef)}
+
+        def members(node):
+            own = {one.name for one in node.body
+                   if isinstance(one, ast.FunctionDef)}
+            return own.union(*(members(classes[base.id])
+                               for base in node.bases))
+        stubs = {name: members(node) for name, node in classes.items()
+                 if not name.startswith("_")}
+        stubs.update((node.name, None) for node in tree.body
+                     if isinstance(node, ast.FunctionDef))
+        return stubs
+
+    def test_stubs_have_every_name_and_no_other(self):
+        stubs = self.stubs()
+        there = {name for name in vars(_core) if not name.startswith("_")}
+        self.assertEqual(set(stubs), there)
+        for name, members in stubs.items():
+            if members is None:
+                continue
+            public = {one for one in members if not one.startswith("_")}
+            self.assertEqual(public, {
+                one for one in vars(getattr(_core, name))
+                if not one.startswith("_")}, name)
+
+    def test_the_package_has_every_name_of_its_list(self):
+        for name in firnkv.__all__:
+            self.assertTrue(hasattr(firnkv, name), name)
 
 
 class Tensor:
