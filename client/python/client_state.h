@@ -72,7 +72,9 @@ class ClientState {
   // Does `call` in this thread, without the GIL.
   void Run(Call* call, NamespaceSlot* slot);
   // RESOURCE_EXHAUSTED: kMaxUndrained calls have not been drained; `call` is
-  // the caller's still.
+  // the caller's still. Keeps the GIL, as Drain does: whoever has the lock has
+  // it for moments and does not wait for the GIL, while getting the GIL back
+  // from a busy thread of Python's takes milliseconds.
   absl::StatusOr<std::uint64_t> Submit(std::unique_ptr<Call>* call,
                                        std::shared_ptr<NamespaceSlot> slot)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -103,11 +103,7 @@ struct Namespace {
     return call.Tell();
   }
   std::uint64_t Submit(std::unique_ptr<Call> call) const {
-    absl::StatusOr<std::uint64_t> id = [&] {
-      const WithoutGil released;
-      return client->Submit(&call, slot);
-    }();
-    return ValueOrRaise(std::move(id));
+    return ValueOrRaise(client->Submit(&call, slot));
   }
 };
 
@@ -275,12 +271,8 @@ void DefineNamespace(py::module_& module) {
 // --- The Client.
 
 py::list Drain(ClientState& self, std::size_t most) {
-  std::vector<std::unique_ptr<Call>> calls = [&] {
-    const WithoutGil released;
-    return self.Drain(most);
-  }();
   py::list drained;
-  for (const std::unique_ptr<Call>& call : calls) {
+  for (const std::unique_ptr<Call>& call : self.Drain(most)) {
     drained.append(py::make_tuple(call->id, call->Tell()));
   }
   return drained;

@@ -137,16 +137,17 @@ class Worker:
             self.plugin.submit_batch_set(keys, views)
             if done()[1]:
                 break
-        nanos = turns = 0
+        nanos = []
         until = time.perf_counter_ns() + int(millis) * 1_000_000
-        while turns == 0 or time.perf_counter_ns() < until:
+        while not nanos or time.perf_counter_ns() < until:
             began = time.perf_counter_ns()
             self.plugin.submit_batch_get(keys, views)
-            nanos += time.perf_counter_ns() - began
-            turns += 1
+            nanos.append(time.perf_counter_ns() - began)
             if done()[3] != [True] * count:
                 raise RuntimeError("a get brought less than was set")
-        return {"nanos": nanos, "ops": turns, "bytes": 0}
+        # The median: a submit during which another process had the core says
+        # nothing of ours.
+        return {"nanos": sorted(nanos)[len(nanos) // 2], "ops": 1, "bytes": 0}
 
 
 def main():
