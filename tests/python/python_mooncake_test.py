@@ -15,7 +15,8 @@ sys.path.insert(0, firnkv.compat.PATH)
 
 # What programs write.
 from mooncake.store import (MooncakeDistributedStore,  # noqa: E402
-                            ReplicateConfig)
+                            MooncakeHostMemAllocator, ReplicateConfig,
+                            SoftPinAction)
 
 MISSING = -704
 
@@ -102,7 +103,50 @@ class StoreTest(NodeTest):
         handle = self.store.get_buffer("a")
         self.assertEqual(handle.size(), 5)
         self.assertEqual(ctypes.string_at(handle.ptr(), 5), b"value")
-        self.assertEqual(bytes(handle.view()), b"value")
+        self.assertEqual(bytes(memoryview(handle)), b"value")
+
+    def test_arguments_have_mooncakes_names(self):
+        self.buffer[0:4] = b"aaaa"
+        config = ReplicateConfig()
+        config.soft_pin_action = SoftPinAction.ENABLE
+        config.group_ids = ["g"]
+        self.assertEqual(self.store.put(key="p", value=b"1", config=config), 0)
+        self.assertEqual(self.store.put_from(
+            key="a", buffer_ptr=self.base, size=4, config=config), 0)
+        self.assertEqual(self.store.get_into(
+            key="a", buffer_ptr=self.base + 10, size=4), 4)
+        self.assertEqual(self.store.batch_upsert_from(
+            keys=["a"], buffer_ptrs=[self.base], sizes=[2], config=config),
+            [0])
+        self.assertEqual(self.store.batch_get_into(
+            keys=["a"], buffer_ptrs=[self.base + 20], sizes=[4]), [2])
+        self.assertEqual(self.store.batch_put_from_multi_buffers(
+            keys=["b"], all_buffer_ptrs=[[self.base]], all_sizes=[[3]],
+            config=config), [0])
+        self.assertEqual(self.store.batch_get_into_multi_buffers(
+            keys=["b"], all_buffer_ptrs=[[self.base]], all_sizes=[[3]],
+            prefer_alloc_in_same_node=True), [3])
+        self.assertEqual(self.store.remove(key="b", force=True), 0)
+
+    def test_tenants_of_a_store_share_nothing(self):
+        self.store.put("a", b"mine")
+        other = MooncakeDistributedStore()
+        self.assertEqual(other.setup(config={"local_hostname": "h",
+                                             "tenant_id": "other"}), 0)
+        self.addCleanup(other.close)
+        until("it stores", lambda: other.put("first", b"1") == 0)
+        self.assertEqual(other.is_exist("a"), 0)
+        self.assertEqual(other.get_hostname(), "h")
+
+    def test_memory_is_allocated_by_address(self):
+        allocator = MooncakeHostMemAllocator()
+        address = allocator.alloc(4096)
+        ctypes.memmove(address, b"value", 5)
+        self.assertEqual(self.store.put_from("a", address, 5), 0)
+        self.assertEqual(self.store.get("a"), b"value")
+        self.assertEqual(allocator.free(address), 0)
+        self.assertEqual(allocator.free(address), -600)
+        self.assertEqual(allocator.alloc(0), 0)
 
     def test_batches_of_any_size_and_keys_that_stand_twice_go(self):
         keys = [f"{i}" for i in range(3000)]

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import enum
+import logging
+import mmap
 import os
 import socket as _socket
 from collections.abc import Sequence
@@ -21,6 +24,8 @@ from collections.abc import Sequence
 from ._client import Client, StateContract
 from ._errors import Denied, Error
 from ._outcome import Outcome
+
+_log = logging.getLogger(__name__)
 
 OK = 0
 INTERNAL = -1
@@ -57,39 +62,77 @@ _BATCH = 1024
 _LONGEST_KEY = 4096
 
 
+class SoftPinAction(enum.IntEnum):
+    """Mooncake's; not used."""
+
+    PRESERVE = 0
+    ENABLE = 1
+    DISABLE = 2
+
+
+class ObjectDataType(enum.IntEnum):
+    """Mooncake's; not used."""
+
+    UNKNOWN = 0
+    KVCACHE = 1
+    TENSOR = 2
+    WEIGHT = 3
+    SAMPLE = 4
+    ACTIVATION = 5
+    GRADIENT = 6
+    OPTIMIZER_STATE = 7
+    METADATA = 8
+    GENERAL = 9
+
+
 @dataclasses.dataclass
 class ReplicateConfig:
     """Taken and not used: FirnKV decides where copies are by what is read."""
 
     replica_num: int = 1
-    with_soft_pin: bool = False
+    nof_replica_num: int = 0
+    dfs_replica_num: int = 0
+    soft_pin_action: SoftPinAction = SoftPinAction.PRESERVE
+    soft_pin_ttl_ms: int | None = None
     with_hard_pin: bool = False
+    with_soft_pin: bool = False
     preferred_segment: str = ""
     preferred_segments: list = dataclasses.field(default_factory=list)
+    preferred_nof_segments: list = dataclasses.field(default_factory=list)
     prefer_alloc_in_same_node: bool = False
+    data_type: ObjectDataType = ObjectDataType.UNKNOWN
+    group_ids: list | None = None
 
 
-class BufferHandle:
-    """A value that was read: ptr(), size(), and a buffer."""
-
-    def __init__(self, memory: bytearray):
-        self._memory = memory
-        self._array = (ctypes.c_char * len(memory)).from_buffer(memory)
+class BufferHandle(bytearray):
+    """A value that was read: a buffer, with ptr() and size()."""
 
     def ptr(self) -> int:
-        return ctypes.addressof(self._array)
+        return ctypes.addressof(ctypes.c_char.from_buffer(self))
 
     def size(self) -> int:
-        return len(self._memory)
+        return len(self)
 
-    def __len__(self) -> int:
-        return len(self._memory)
 
-    def __bytes__(self) -> bytes:
-        return bytes(self._memory)
+class MooncakeHostMemAllocator:
+    """Plain memory of the process by its address; any will do."""
 
-    def view(self) -> memoryview:
-        return memoryview(self._memory)
+    def __init__(self):
+        self._kept: dict[int, mmap.mmap] = {}
+
+    def alloc(self, size: int) -> int:
+        """0 where there is none."""
+        try:
+            memory = mmap.mmap(-1, size)
+        except (OSError, ValueError):
+            return 0
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self._kept[address] = memory
+        return address
+
+    def free(self, address: int) -> int:
+        """0, or INVALID_PARAMS for what is not one of alloc's."""
+        return OK if self._kept.pop(address, None) else INVALID_PARAMS
 
 
 class MooncakeDistributedStore:
@@ -107,14 +150,21 @@ class MooncakeDistributedStore:
     def setup(self, local_hostname="", metadata_server="",
               global_segment_size=0, local_buffer_size=0, protocol="tcp",
               rdma_devices="", master_server_addr="", engine=None,
-              *_further, tenant_id="default", **_ignored) -> int:
-        """0, or why it does not go. The first argument may be the dict of all.
+              enable_ssd_offload=False, ssd_offload_path="",
+              tenant_id="default", enable_client_http_server=False,
+              client_http_port=0, *, config=None, **_ignored) -> int:
+        """0, or why it does not go. Of Mooncake's tenants each has blocks of
+        its own. The first argument, or `config`, may be the dict of all.
         """
         del metadata_server, global_segment_size, local_buffer_size, protocol
-        del rdma_devices, master_server_addr, engine, tenant_id
-        options = local_hostname if isinstance(local_hostname, dict) else {}
-        self._hostname = (options.get("local_hostname", "") if options
-                          else local_hostname) or _socket.gethostname()
+        del rdma_devices, master_server_addr, engine, enable_ssd_offload
+        del ssd_offload_path, enable_client_http_server, client_http_port
+        options = dict(config or {})
+        if isinstance(local_hostname, dict):
+            options, local_hostname = dict(local_hostname), ""
+        tenant = options.get("tenant_id", tenant_id)
+        self._hostname = (options.get("local_hostname") or local_hostname
+                          or _socket.gethostname())
         path = (os.environ.get("FIRNKV_SOCKET")
                 or options.get("firnkv_socket") or "/run/firnkv/node.sock")
         name = (os.environ.get("FIRNKV_NAMESPACE")
@@ -124,11 +174,13 @@ class MooncakeDistributedStore:
         try:
             client = Client(path, client_name="mooncake facade",
                             wait_for_node=False)
-        except (Error, TypeError, ValueError):
+        except (Error, TypeError, ValueError) as error:
+            _log.error("firnkv: setup: %s", error)
             return INVALID_PARAMS
         namespace = client.open_namespace(
-            name, StateContract.opaque("in the key"), chained=False,
-            lazy=True)
+            name, StateContract.opaque("in the key",
+                                       cache_salt=f"tenant {tenant}"),
+            chained=False, lazy=True)
         self._client, self._namespace = client, namespace
         return OK
 
@@ -150,12 +202,12 @@ class MooncakeDistributedStore:
     def get_hostname(self) -> str:
         return self._hostname
 
-    def register_buffer(self, ptr: int, size: int) -> int:
+    def register_buffer(self, buffer_ptr: int, size: int) -> int:
         """Nothing to do: any memory will do."""
-        return OK if ptr and size > 0 else INVALID_PARAMS
+        return OK if buffer_ptr and size > 0 else INVALID_PARAMS
 
-    def unregister_buffer(self, ptr: int) -> int:
-        return OK if ptr else INVALID_PARAMS
+    def unregister_buffer(self, buffer_ptr: int) -> int:
+        return OK if buffer_ptr else INVALID_PARAMS
 
     # --- Writing. A key that is there is left as it is: 0.
 
@@ -170,24 +222,37 @@ class MooncakeDistributedStore:
         codes = self._write(keys, [[value] for value in values])
         return next((code for code in codes if code != OK), OK)
 
-    def put_from(self, key: str, ptr: int, size: int, config=None) -> int:
-        return self._write([key], [[(ptr, size)]])[0]
+    def put_from(self, key: str, buffer_ptr: int, size: int, config=None) -> int:
+        return self._write([key], [[(buffer_ptr, size)]])[0]
 
-    def batch_put_from(self, keys, ptrs, sizes, config=None) -> list[int]:
-        return self._write(keys, _pieces(ptrs, sizes))
+    def batch_put_from(self, keys, buffer_ptrs, sizes, config=None) -> list[int]:
+        return self._write(keys, _pieces(buffer_ptrs, sizes))
 
-    def batch_put_from_multi_buffers(self, keys, all_ptrs, all_sizes,
+    def batch_put_from_multi_buffers(self, keys, all_buffer_ptrs, all_sizes,
                                      config=None) -> list[int]:
-        return self._write(keys, _many_pieces(all_ptrs, all_sizes))
+        return self._write(keys, _many_pieces(all_buffer_ptrs, all_sizes))
 
     def upsert(self, key: str, value, config=None) -> int:
         """Not atomic: what is there is removed first."""
         self.remove(key)
         return self.put(key, value)
 
-    def upsert_from(self, key: str, ptr: int, size: int, config=None) -> int:
+    def upsert_from(self, key: str, buffer_ptr: int, size: int, config=None) -> int:
         self.remove(key)
-        return self.put_from(key, ptr, size)
+        return self.put_from(key, buffer_ptr, size)
+
+    def upsert_parts(self, key: str, *parts, config=None) -> int:
+        self.remove(key)
+        return self.put_parts(key, *parts)
+
+    def upsert_batch(self, keys, values, config=None) -> int:
+        self.batch_remove(keys)
+        return self.put_batch(keys, values)
+
+    def batch_upsert_from(self, keys, buffer_ptrs, sizes,
+                          config=None) -> list[int]:
+        self.batch_remove(keys)
+        return self.batch_put_from(keys, buffer_ptrs, sizes)
 
     # --- Reading.
 
@@ -208,16 +273,16 @@ class MooncakeDistributedStore:
         return [None if value is None else BufferHandle(value)
                 for value in self._values(keys)]
 
-    def get_into(self, key: str, ptr: int, size: int) -> int:
+    def get_into(self, key: str, buffer_ptr: int, size: int) -> int:
         """Bytes read; the memory may be longer than the value."""
-        return self._read_into([key], [[(ptr, size)]])[0]
+        return self._read_into([key], [[(buffer_ptr, size)]])[0]
 
-    def batch_get_into(self, keys, ptrs, sizes) -> list[int]:
-        return self._read_into(keys, _pieces(ptrs, sizes))
+    def batch_get_into(self, keys, buffer_ptrs, sizes) -> list[int]:
+        return self._read_into(keys, _pieces(buffer_ptrs, sizes))
 
-    def batch_get_into_multi_buffers(self, keys, all_ptrs, all_sizes,
-                                     prefer_same_node=False) -> list[int]:
-        return self._read_into(keys, _many_pieces(all_ptrs, all_sizes))
+    def batch_get_into_multi_buffers(self, keys, all_buffer_ptrs, all_sizes,
+                                     prefer_alloc_in_same_node=False) -> list[int]:
+        return self._read_into(keys, _many_pieces(all_buffer_ptrs, all_sizes))
 
     # --- Asking and removing.
 

@@ -1,6 +1,9 @@
 """What programs import of mooncake.store."""
 
 from firnkv.mooncake import (BufferHandle, MooncakeDistributedStore,
-                             ReplicateConfig)
+                             MooncakeHostMemAllocator, ObjectDataType,
+                             ReplicateConfig, SoftPinAction)
 
-__all__ = ["BufferHandle", "MooncakeDistributedStore", "ReplicateConfig"]
+__all__ = ["BufferHandle", "MooncakeDistributedStore",
+           "MooncakeHostMemAllocator", "ObjectDataType", "ReplicateConfig",
+           "SoftPinAction"]
