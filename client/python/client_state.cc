@@ -58,7 +58,8 @@ absl::StatusOr<std::shared_ptr<ClientState>> ClientState::Connect(
   RETURN_IF_ERROR(CheckProcess());
   // Shared: see the member.
   const auto token = std::make_shared<TokenBox>(options.token);
-  if (options.socket_path.empty()) {
+  // Without any token the options are refused, as they should be.
+  if (options.socket_path.empty() && !options.token.empty()) {
     options.token_source = [token] { return token->Get(); };
   }
   // Shared: see the header. In a forked child what the parent has is left
