@@ -95,6 +95,61 @@ TEST_F(SimDeviceTest, AStalledDeviceEndsNothingUntilItResumes) {
   EXPECT_OK(Read(0));
 }
 
+// Rule F5.
+TEST_F(SimDeviceTest, AFullDeviceTakesNothingMore) {
+  device_.set_full(true);
+
+  EXPECT_THAT(Write(0, std::byte{1}),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(SimDeviceTest, LostWritesAnswerOk) {
+  device_.SetFaults({.lost_writes = 1000});
+  ASSERT_OK(Write(0, std::byte{1}));
+
+  ASSERT_OK(Read(0));
+
+  EXPECT_EQ(Count(std::byte{1}), 0);
+}
+
+TEST_F(SimDeviceTest, MisdirectedWritesLandElsewhere) {
+  const std::uint64_t meant = 32 * kDeviceAlignment;
+  device_.SetFaults({.misdirected_writes = 1000});
+  ASSERT_OK(Write(meant, std::byte{1}));
+
+  ASSERT_OK(Read(meant));
+  EXPECT_EQ(Count(std::byte{1}), 0);
+  int found = 0;
+  for (std::uint64_t page = 0; page < 64; page += 8) {
+    ASSERT_OK(Read(page * kDeviceAlignment));
+    found += Count(std::byte{1});
+  }
+  EXPECT_EQ(found, static_cast<int>(read_.size()));
+}
+
+TEST_F(SimDeviceTest, TornWritesAnswerOk) {
+  device_.SetFaults({.torn_writes = 1000});
+  ASSERT_OK(Write(0, std::byte{1}));
+
+  ASSERT_OK(Read(0));
+
+  EXPECT_GT(Count(std::byte{1}), 0);
+  EXPECT_GT(Count(std::byte{0}), 0);
+}
+
+TEST_F(SimDeviceTest, AfterAPowerCutNothingEnds) {
+  device_.CutPowerAfter(1);
+  ASSERT_OK(Write(0, std::byte{1}));
+
+  EXPECT_THAT(Write(0, std::byte{2}), StatusIs(absl::StatusCode::kUnknown));
+  EXPECT_THAT(Read(0), StatusIs(absl::StatusCode::kUnknown));
+  EXPECT_TRUE(device_.power_is_cut());
+
+  device_.Crash(world_.NewProcess("second"));
+  ASSERT_OK(Read(0));
+  EXPECT_EQ(Count(std::byte{2}), 0);
+}
+
 TEST_F(SimDeviceTest, OneByteCanTurnOver) {
   ASSERT_OK(Write(0, std::byte{1}));
   device_.CorruptOneByte(5);
