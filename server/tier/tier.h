@@ -58,8 +58,14 @@ enum class StoreOutcome : std::uint8_t {
   kStored,
   // A copy of the block was here before. As good as kStored.
   kAlreadyThere,
-  // Every byte is in use by blocks that may not be reclaimed now.
+  // Every byte is in use by blocks that may not be reclaimed now, or too much
+  // waits already.
   kFull,
+  // The endurance budget is used up for now. Nothing was stored.
+  kOverBudget,
+  // The namespace is not confirmed in this run, or the copy is not of its
+  // current clear epoch, or longer than the tier takes. Nothing was stored.
+  kRefused,
   // The device refused the write. Nothing was stored.
   kDeviceFailed,
 };
@@ -84,28 +90,39 @@ class Tier {
   // One copy to store, with all that its header says of it: namespace, clear
   // epoch, key, digest, place in the chain, checksums. `header` is the node's
   // own, never one read back from a header table, and alive until `done`.
+  // The generation is the new copy's, of this run's counter, with kStored.
   struct StoreRequest {
     const SlotHeader* header;
     absl::Span<const std::byte> bytes;
-    absl::AnyInvocable<void(StoreOutcome) &&> done;
+    absl::AnyInvocable<void(StoreOutcome, Generation) &&> done;
+  };
+  // Who owns a namespace, and its clear epoch, as the catalog said in this run.
+  struct Confirmation {
+    NamespaceId name_space;
+    TenantId tenant;
+    ClearEpoch clear_epoch = ClearEpoch::kUnknown;
   };
 
   Tier() = default;
   Tier(const Tier&) = delete;
   Tier& operator=(const Tier&) = delete;
 
-  // Drain() must have returned before a tier is destroyed.
+  // Drain's `done` must have run before a tier is destroyed.
   virtual ~Tier() = default;
 
-  // Brings back what the last run left and starts the tier's threads. Fails
-  // with FAILED_PRECONDITION if the device belongs to another cluster or holds
-  // a newer format, and with whatever the device said otherwise. Call once,
-  // before anything else.
-  virtual absl::Status Open() = 0;
+  // Brings back what the last run left. Fails with FAILED_PRECONDITION if the
+  // device belongs to another cluster or holds a newer format, and with
+  // whatever the device said otherwise. Call once, before anything else.
+  virtual void Open(absl::AnyInvocable<void(absl::Status) &&> done) = 0;
 
-  // Refuses new work, waits until every `done` has run, and makes stored blocks
-  // durable. Idempotent.
-  virtual void Drain() = 0;
+  // Refuses new work; `done` runs once every other `done` has, and stored
+  // blocks are durable. Once.
+  virtual void Drain(absl::AnyInvocable<void() &&> done) = 0;
+
+  // Rule C3: until a namespace is confirmed in this run, its blocks are absent
+  // and none is stored. A later confirmation may raise the clear epoch, never
+  // lower it: what is of an older one is absent from then on (rule C2).
+  virtual void Confirm(const Confirmation& confirmation) = 0;
 
   // Whether `block` is probably here. May be wrong in both directions while
   // stores and reclaims are in flight; use it to choose, never to prove a miss.

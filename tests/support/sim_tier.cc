@@ -1,5 +1,6 @@
 #include "tests/support/sim_tier.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -8,9 +9,31 @@
 
 namespace firnkv {
 
-void SimTier::Drain() {
+void SimTier::Open(absl::AnyInvocable<void(absl::Status) &&> done) {
+  process_->Post([done = std::move(done)]() mutable {
+    std::move(done)(absl::OkStatus());
+  });
+}
+
+void SimTier::Drain(absl::AnyInvocable<void() &&> done) {
   draining_ = true;
-  CHECK(process_->world()->RunUntil([this] { return in_flight_ == 0; }));
+  ++in_flight_;
+  drained_ = std::move(done);
+  process_->Post([this] { EndOne(); });
+}
+
+void SimTier::EndOne() {
+  if (--in_flight_ == 0 && drained_) std::move(drained_)();
+}
+
+void SimTier::Confirm(const Confirmation& confirmation) {
+  ClearEpoch& epoch = confirmed_[confirmation.name_space];
+  epoch = std::max(epoch, confirmation.clear_epoch);
+}
+
+bool SimTier::IsCurrent(const SlotHeader& header) const {
+  const auto it = confirmed_.find(header.block.name_space);
+  return it != confirmed_.end() && it->second == header.clear_epoch;
 }
 
 bool SimTier::MayHold(const BlockId& block) const {
@@ -20,7 +43,9 @@ bool SimTier::MayHold(const BlockId& block) const {
 LoadOutcome SimTier::LoadNow(const LoadRequest& request, SlotHeader* header) {
   if (failing_) return LoadOutcome::kDeviceFailed;
   auto it = copies_.find(request.block);
-  if (it == copies_.end()) return LoadOutcome::kAbsent;
+  if (it == copies_.end() || !IsCurrent(it->second.header)) {
+    return LoadOutcome::kAbsent;
+  }
   const Copy& copy = it->second;
   CHECK(request.destination.size() >= copy.bytes.size());
   if (PieceChecksums(copy.bytes) != copy.header.pieces) {
@@ -43,14 +68,15 @@ void SimTier::Load(absl::Span<LoadRequest> batch, BootTime deadline) {
                           const LoadOutcome outcome =
                               late || draining_ ? LoadOutcome::kCongested
                                                 : LoadNow(request, &header);
-                          --in_flight_;
                           std::move(request.done)(outcome, header);
+                          EndOne();
                         });
   }
 }
 
 StoreOutcome SimTier::StoreNow(const StoreRequest& request) {
   if (failing_) return StoreOutcome::kDeviceFailed;
+  if (!IsCurrent(*request.header)) return StoreOutcome::kRefused;
   const BlockId& block = request.header->block;
   if (copies_.contains(block)) return StoreOutcome::kAlreadyThere;
   if (request.bytes.size() > capacity_ - used_) return StoreOutcome::kFull;
@@ -67,8 +93,13 @@ void SimTier::Store(absl::Span<StoreRequest> batch) {
     process_->PostAfter(delay_, [this, request = std::move(request)]() mutable {
       const StoreOutcome outcome =
           draining_ ? StoreOutcome::kFull : StoreNow(request);
-      --in_flight_;
-      std::move(request.done)(outcome);
+      Generation generation = Generation::kNone;
+      if (outcome == StoreOutcome::kStored) {
+        generation = last_generation_ =
+            Generation{static_cast<std::uint64_t>(last_generation_) + 1};
+      }
+      std::move(request.done)(outcome, generation);
+      EndOne();
     });
   }
 }

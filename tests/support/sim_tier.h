@@ -24,9 +24,9 @@ class SimTier : public Tier {
   SimTier(SimProcess* process, std::uint64_t capacity)
       : process_(process), capacity_(capacity) {}
 
-  absl::Status Open() override { return absl::OkStatus(); }
-  // Waits by running the world: not from inside a task.
-  void Drain() override;
+  void Open(absl::AnyInvocable<void(absl::Status) &&> done) override;
+  void Drain(absl::AnyInvocable<void() &&> done) override;
+  void Confirm(const Confirmation& confirmation) override;
   bool MayHold(const BlockId& block) const override;
   void Load(absl::Span<LoadRequest> batch, BootTime deadline) override;
   void Store(absl::Span<StoreRequest> batch) override;
@@ -46,13 +46,18 @@ class SimTier : public Tier {
     SlotHeader header;
     std::vector<std::byte> bytes;
   };
+  void EndOne();
+  bool IsCurrent(const SlotHeader& header) const;
   LoadOutcome LoadNow(const LoadRequest& request, SlotHeader* header);
   StoreOutcome StoreNow(const StoreRequest& request);
 
   SimProcess* const process_;
   const std::uint64_t capacity_;
   std::map<BlockId, Copy> copies_;
+  std::map<NamespaceId, ClearEpoch> confirmed_;
+  absl::AnyInvocable<void() &&> drained_;
   std::uint64_t used_ = 0;
+  Generation last_generation_ = Generation::kNone;
   std::uint64_t in_flight_ = 0;
   bool draining_ = false;
   bool failing_ = false;

@@ -13,6 +13,11 @@ namespace {
 
 class SimTierTest : public ::testing::Test {
  protected:
+  SimTierTest() {
+    header_.clear_epoch = ClearEpoch{1};
+    tier_.Confirm(
+        {.name_space = {}, .tenant = {}, .clear_epoch = header_.clear_epoch});
+  }
   StoreOutcome Store(std::uint8_t key) {
     header_.block.key.bytes[0] = key;
     header_.length = bytes_.size();
@@ -21,7 +26,7 @@ class SimTierTest : public ::testing::Test {
     std::vector<Tier::StoreRequest> batch(1);
     batch[0].header = &header_;
     batch[0].bytes = bytes_;
-    batch[0].done = [&](StoreOutcome done) { outcome = done; };
+    batch[0].done = [&](StoreOutcome done, Generation) { outcome = done; };
     tier_.Store(absl::MakeSpan(batch));
     world_.RunUntilIdle();
     return *outcome;
@@ -74,6 +79,18 @@ TEST_F(SimTierTest, AFullTierSaysSoUntilSomethingIsErased) {
   tier_.Erase(first);
 
   EXPECT_EQ(Store(3), StoreOutcome::kStored);
+}
+
+// Rules C2, C3.
+TEST_F(SimTierTest, OnlyWhatIsConfirmedAndOfTheCurrentEpochIsThere) {
+  EXPECT_EQ(Store(1), StoreOutcome::kStored);
+
+  tier_.Confirm({.name_space = {}, .tenant = {}, .clear_epoch = ClearEpoch{2}});
+
+  EXPECT_EQ(Load(1), LoadOutcome::kAbsent);
+  EXPECT_EQ(Store(2), StoreOutcome::kRefused);
+  header_.block.name_space.bytes[0] = 1;
+  EXPECT_EQ(Store(2), StoreOutcome::kRefused);
 }
 
 TEST_F(SimTierTest, ALoadThatWouldBeLateIsCongestedAndAFailingDeviceSaysSo) {
