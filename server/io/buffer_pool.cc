@@ -21,8 +21,10 @@ AlignedMemory::AlignedMemory(std::uint64_t bytes) {
 AlignedMemory::~AlignedMemory() { ::munmap(bytes_.data(), bytes_.size()); }
 
 void BufferPool::Buffer::GiveBack() {
-  if (BufferPool* pool = std::exchange(pool_, nullptr)) pool->GiveBack(bytes_);
-  bytes_ = {};
+  // Who waits runs inside, and may move or destroy this value.
+  BufferPool* const pool = std::exchange(pool_, nullptr);
+  const absl::Span<std::byte> bytes = std::exchange(bytes_, {});
+  if (pool != nullptr) pool->GiveBack(bytes);
 }
 
 BufferPool::BufferPool(std::uint64_t bytes) : memory_(bytes) {

@@ -41,7 +41,9 @@ struct DeviceFile {
 
 // INVALID_ARGUMENT: a size that is none. FAILED_PRECONDITION: the cap is more
 // than the free space less the reserve, another process has the device, or it
-// is neither file nor block device. RESOURCE_EXHAUSTED: the filesystem did not
+// is neither file nor block device. (A process that was killed may have it for
+// some milliseconds more, until the kernel has taken its rings apart: try
+// again.) RESOURCE_EXHAUSTED: the filesystem did not
 // give what it had promised. A file that exists and is longer keeps its length,
 // of which `bytes` are used; a shorter one grows.
 absl::StatusOr<DeviceFile> OpenDeviceFile(const DeviceFileOptions& options);

@@ -1,6 +1,7 @@
 #include "server/io/uring_device.h"
 
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -61,6 +62,9 @@ UringDevice::UringDevice(DeviceFile file, const Options& options,
 UringDevice::~UringDevice() {
   Drain();
   if (has_ring_) io_uring_queue_exit(&ring_);
+  // The kernel takes rings apart later, and a registered descriptor, with its
+  // lock, lives until then.
+  ::flock(file_.descriptor.get(), LOCK_UN);
 }
 
 bool UringDevice::TryRing(unsigned flags, int* error) {

@@ -28,6 +28,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "proto/base/executor.h"
@@ -87,7 +88,11 @@ class FlashTier : public Tier {
   // Frees whole segments (FlashReclaimer::Reclaim).
   void Reclaim(std::uint64_t bytes, FlashReclaimer::Freed freed);
 
-  // Of an open tier.
+  // Of an open tier. Its private buffers, for a device that registers memory
+  // (UringDevice::RegisterMemory); they live as long as the tier.
+  std::vector<absl::Span<std::byte>> memory() const {
+    return {writer_->memory(), reader_->memory()};
+  }
   const FlashSuperblock& layout() const { return space_->layout(); }
   const RecoveryReport& recovered() const { return recovered_; }
   FlashSpaceSnapshot Look() const { return space_->Look(); }

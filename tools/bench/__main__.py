@@ -21,13 +21,14 @@ from program import BenchError, Skip
 from suite_catalog import CATALOG_ROWS
 from suite_core import LOCAL_ROWS, PLACEMENT_ROWS
 from suite_data import DATA_ROWS
+from suite_flash import FLASH_ROWS
 from suite_peers import PEER_ROWS, install
 from suite_python import PYTHON_ROWS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
-ROWS = (LOCAL_ROWS + CATALOG_ROWS + PLACEMENT_ROWS + DATA_ROWS + PYTHON_ROWS
-        + PEER_ROWS)
+ROWS = (LOCAL_ROWS + CATALOG_ROWS + PLACEMENT_ROWS + DATA_ROWS + FLASH_ROWS
+        + PYTHON_ROWS + PEER_ROWS)
 SUITES = list(dict.fromkeys(row.suite for row in ROWS))
 
 PAIRS = 15

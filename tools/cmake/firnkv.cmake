@@ -95,10 +95,10 @@ endfunction()
 # anything about, and so all that its build builds. The rest of the suite, the
 # simulation too, is single-threaded by design.
 set(FIRNKV_THREADED_TESTS
-  catalog_unit_test client_threads_test executor_test key_index_test
-  local_channel_test mutex_test pool_threads_test random_test real_seams_test
-  replayer_test slot_header_test tcp_network_test tcp_stream_test
-  thread_executor_test unix_socket_test uring_device_test)
+  catalog_unit_test client_threads_test executor_test flash_threads_test
+  key_index_test local_channel_test mutex_test pool_threads_test random_test
+  real_seams_test replayer_test slot_header_test tcp_network_test
+  tcp_stream_test thread_executor_test unix_socket_test uring_device_test)
 
 # One GoogleTest program, one ctest entry of the same name, labelled with its
 # folder ("tests/proto"): ctest -L tests/proto runs a folder. It runs in the
