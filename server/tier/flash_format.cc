@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "proto/base/check.h"
 #include "proto/base/checksum.h"
 #include "proto/base/limits.h"
@@ -344,12 +345,15 @@ void PutEntry(const ContentsEntry& entry, std::uint16_t name_space,
 }
 
 // False: what cannot be.
-bool TakeEntry(const std::vector<EpochOf>& pairs, WireReader* in,
-               ContentsEntry* entry) {
+bool TakeEntry(const std::vector<EpochOf>& pairs, std::size_t* named,
+               WireReader* in, ContentsEntry* entry) {
   entry->offset = std::uint64_t{in->U32()} * kRecordAlignment;
   const std::uint16_t pair = in->U16();
   const std::uint16_t flags = in->U16();
-  if (pair >= pairs.size() || flags > kPadded) return false;
+  if (pair >= pairs.size() || flags > kPadded || pair > *named) return false;
+  // In the order in which they are first named, so that no table has two
+  // encodings.
+  if (pair == *named) ++*named;
   entry->padded = flags == kPadded;
   entry->block.name_space = pairs[pair].first;
   entry->clear_epoch = pairs[pair].second;
@@ -367,8 +371,7 @@ bool TakeEntry(const std::vector<EpochOf>& pairs, WireReader* in,
          entry->length > 0 && entry->length <= kLargestBlockBytes;
 }
 
-// Pairs in the order in which entries first name them, each named, so that no
-// table has two encodings.
+// Pairs in the order in which entries first name them.
 std::vector<EpochOf> PairsOf(const std::vector<ContentsEntry>& entries,
                              std::vector<std::uint16_t>* named) {
   std::vector<EpochOf> pairs;
@@ -424,28 +427,28 @@ std::optional<SegmentContents> DecodeContents(std::string_view bytes) {
     return std::nullopt;
   }
   std::vector<EpochOf> pairs;
+  absl::flat_hash_set<EpochOf> distinct;
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto name_space = in.TakeId<NamespaceId>();
     const ClearEpoch epoch{in.U64()};
-    if (name_space.IsZero() || epoch == ClearEpoch::kUnknown) {
+    if (name_space.IsZero() || epoch == ClearEpoch::kUnknown ||
+        !distinct.emplace(name_space, epoch).second) {
       return std::nullopt;
     }
     pairs.emplace_back(name_space, epoch);
   }
   contents.entries.resize(entries);
   std::uint64_t end = kFlashPage;
+  std::size_t named = 0;
   for (ContentsEntry& entry : contents.entries) {
-    if (!TakeEntry(pairs, &in, &entry)) return std::nullopt;
+    if (!TakeEntry(pairs, &named, &in, &entry)) return std::nullopt;
     const RecordPlace place =
         PlaceRecordAt(entry.offset, entry.length, entry.padded);
     if (place.offset < end) return std::nullopt;
     if (entry.padded && entry.offset % kFlashPage != 0) return std::nullopt;
     end = place.end;
   }
-  std::vector<std::uint16_t> named;
-  if (!in.AtEnd() || PairsOf(contents.entries, &named) != pairs) {
-    return std::nullopt;
-  }
+  if (!in.AtEnd() || named != pairs.size()) return std::nullopt;
   return contents;
 }
 

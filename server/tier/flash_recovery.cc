@@ -160,11 +160,7 @@ void FlashRecovery::OnContents(Work* work, bool read) {
 void FlashRecovery::Publish(const SegmentName& name,
                             const std::vector<ContentsEntry>& entries) {
   space_->Recover(name);
-  for (const ContentsEntry& entry : entries) {
-    space_->Publish(name.segment, entry.block,
-                    PlaceRecordAt(entry.offset, entry.length, entry.padded),
-                    entry.length);
-  }
+  space_->Publish(name.segment, entries);
 }
 
 // --- A scan.

@@ -90,17 +90,29 @@ void FlashSpace::Recover(const SegmentName& name) {
   --free_;
 }
 
-Generation FlashSpace::Publish(std::uint32_t number, const BlockId& block,
-                               const RecordPlace& place, std::uint64_t length) {
-  const std::uint64_t fingerprint = FingerprintOf(block);
+Generation FlashSpace::Publish(std::uint32_t number,
+                               absl::Span<const ContentsEntry> records) {
+  std::vector<std::uint64_t> fingerprints;
+  fingerprints.reserve(records.size());
+  for (const ContentsEntry& record : records) {
+    fingerprints.push_back(FingerprintOf(record.block));
+  }
   MutexLock lock(&mutex_);
   Segment& segment = segments_[number];
   CHECK(segment.state == SegmentState::kOpen);
-  const RecordNumber added = index_.Add(number, fingerprint, place, length);
-  segment.live_bytes += length;
-  ++segment.live_records;
-  return Generation{static_cast<std::uint64_t>(segment.first_generation) +
-                    added.ordinal};
+  const Generation first{static_cast<std::uint64_t>(segment.first_generation) +
+                         index_.RecordsOf(number)};
+  constexpr std::size_t kAhead = 8;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const ContentsEntry& record = records[i];
+    if (i + kAhead < records.size()) index_.Prefetch(fingerprints[i + kAhead]);
+    index_.Add(number, fingerprints[i],
+               PlaceRecordAt(record.offset, record.length, record.padded),
+               record.length);
+    segment.live_bytes += record.length;
+    ++segment.live_records;
+  }
+  return first;
 }
 
 void FlashSpace::Seal(std::uint32_t number, BootTime now) {

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "proto/base/clock.h"
 #include "proto/base/executor.h"
 #include "proto/base/id.h"
@@ -117,10 +118,11 @@ class FlashSpace {
   // A free segment that recovery found written: open, under its name.
   void Recover(const SegmentName& name) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A record of an open segment that is durable: it can be found from now on.
-  // Records of a segment come in the order of their offsets.
-  Generation Publish(std::uint32_t segment, const BlockId& block,
-                     const RecordPlace& place, std::uint64_t length)
+  // Records of an open segment that are durable: they can be found from now on.
+  // Those of a segment come in the order of their offsets. The first one's
+  // generation; the others have the next ones.
+  Generation Publish(std::uint32_t segment,
+                     absl::Span<const ContentsEntry> records)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Open → sealed.
   void Seal(std::uint32_t segment, BootTime now) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -91,8 +91,6 @@ void FlashWriter::Publish(Round* round) {
       waiting_bytes_ -= one.append.bytes.size();
       if (one.outcome != StoreOutcome::kStored) continue;
       const SlotHeader& header = *one.append.header;
-      one.generation =
-          space_->Publish(one.segment, header.block, one.place, header.length);
       ContentsEntry entry;
       entry.offset = one.place.offset;
       entry.padded = one.place.padded;
@@ -100,6 +98,8 @@ void FlashWriter::Publish(Round* round) {
       entry.clear_epoch = header.clear_epoch;
       entry.place = header.place;
       entry.length = header.length;
+      one.generation =
+          space_->Publish(one.segment, absl::MakeConstSpan(&entry, 1));
       open_[one.segment].entries.push_back(entry);
     }
   }

@@ -52,6 +52,13 @@ class SegmentIndex {
   // Appends to the segment's list; `place` is behind all before it.
   RecordNumber Add(std::uint32_t segment, std::uint64_t fingerprint,
                    const RecordPlace& place, std::uint64_t length);
+  // Add or Find of it is soon to come: for a batch, so that what its look-ups
+  // need comes from memory together.
+  void Prefetch(std::uint64_t fingerprint) const {
+    const Part& part = parts_[PartOf(fingerprint)];
+    if (part.cells.empty()) return;
+    __builtin_prefetch(&part.cells[fingerprint & (part.cells.size() - 1)]);
+  }
   // The segment gets no more records.
   void Shrink(std::uint32_t segment);
 
