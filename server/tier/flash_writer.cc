@@ -266,15 +266,40 @@ void FlashWriter::CopyRecords(Round* round) {
     OnWritten(round);
     return;
   }
+  // Each transfer starts as soon as its bytes stand in the buffer: the device
+  // does not wait for the last one. One more end is ours, so that the round
+  // outlives this loop.
+  std::vector<BlockDevice::WriteRequest> writes = WritesOf(round);
+  {
+    MutexLock lock(&mutex_);
+    round->left = writes.size() + 1;
+  }
+  const std::byte* const base = round->buffer.bytes().data();
+  std::size_t started = 0;
+  const auto start = [&](std::uint64_t filled) {
+    std::size_t ready = started;
+    while (ready < writes.size() &&
+           writes[ready].from.data() + writes[ready].from.size() <=
+               base + filled) {
+      ++ready;
+    }
+    device_->StartWrites(
+        absl::MakeSpan(writes).subspan(started, ready - started));
+    started = ready;
+  };
   for (const Unit& unit : round->units) {
     std::uint64_t filled = unit.at;
     for (const Placed& one : round->placed) {
-      if (one.segment == unit.name.segment) CopyOne(*round, one, &filled);
+      if (one.segment != unit.name.segment) continue;
+      CopyOne(*round, one, &filled);
+      start(filled);
     }
     const std::uint64_t end = unit.at + (unit.end - unit.first);
     std::memset(round->buffer.bytes().data() + filled, 0, end - filled);
+    start(end);
   }
-  WriteRecords(round);
+  CHECK(started == writes.size());
+  OnOne(round, &FlashWriter::OnWritten, absl::OkStatus());
 }
 
 void FlashWriter::CopyOne(const Round& round, const Placed& one,
@@ -298,7 +323,8 @@ void FlashWriter::CopyOne(const Round& round, const Placed& one,
   *filled = payload + one.append.bytes.size();
 }
 
-void FlashWriter::WriteRecords(Round* round) {
+// In the order of the buffer.
+std::vector<BlockDevice::WriteRequest> FlashWriter::WritesOf(Round* round) {
   std::vector<BlockDevice::WriteRequest> writes;
   for (const Unit& unit : round->units) {
     const std::uint64_t bytes = unit.end - unit.first;
@@ -309,10 +335,14 @@ void FlashWriter::WriteRecords(Round* round) {
       write.offset = offset + at;
       write.from = round->buffer.bytes().subspan(
           unit.at + at, std::min(kTransferBytes, bytes - at));
+      write.done = [this, round](absl::Status status) {
+        OnOne(round, &FlashWriter::OnWritten, status);
+      };
+      ledger_->written_bytes.Add(write.from.size());
       writes.push_back(std::move(write));
     }
   }
-  WriteAll(round, std::move(writes), &FlashWriter::OnWritten);
+  return writes;
 }
 
 void FlashWriter::OnWritten(Round* round) {

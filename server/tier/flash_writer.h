@@ -161,7 +161,7 @@ class FlashWriter {
   void WriteHeaders(Round* round);
   void FlushHeaders(Round* round);
   void CopyRecords(Round* round);
-  void WriteRecords(Round* round);
+  std::vector<BlockDevice::WriteRequest> WritesOf(Round* round);
   void OnWritten(Round* round) ABSL_LOCKS_EXCLUDED(mutex_);
   void FlushRecords(Round* round) ABSL_LOCKS_EXCLUDED(mutex_);
   void ReadBack(Round* round) ABSL_LOCKS_EXCLUDED(mutex_);
