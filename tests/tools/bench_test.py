@@ -108,7 +108,7 @@ class RecordTest(unittest.TestCase):
         with open(os.path.join(ROOT, "docs", "BENCHMARKS.md"),
                   encoding="utf-8") as file:
             text = file.read()
-        for suite in ("core", "data", "python", "peers"):
+        for suite in ("core", "data", "flash", "python", "peers"):
             record.put_section(text, suite, "")
 
 
