@@ -4,10 +4,12 @@
 
 #include "server/tier/flash_format.h"
 
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/base/checksum.h"
 #include "proto/base/wire.h"
 #include "tests/format/golden_file.h"
 #include "tests/proto/samples.h"
@@ -124,6 +126,32 @@ TEST_F(GoldenFlash, DocumentedBytesDecode) {
   EXPECT_EQ(DecodeRecordHeader(golden_.Bytes("record header")), ARecord());
   EXPECT_EQ(DecodeContents(golden_.Bytes("table of contents")), AContents());
   EXPECT_EQ(DecodeSeal(golden_.Bytes("seal")), ASeal());
+}
+
+// `page` as a build of another version would have written it.
+std::string OfVersion(std::string page, std::uint16_t version) {
+  std::memcpy(page.data() + 8, &version, sizeof(version));
+  page.resize(kFlashPage - 4);
+  const std::uint32_t crc =
+      Crc32c({reinterpret_cast<const std::byte*>(page.data()), page.size()});
+  WireWriter(&page).U32(crc);
+  return page;
+}
+
+TEST(FlashSuperblockTest, ANewerFormatIsRefusedAndNeverTakenForDamage) {
+  EXPECT_THAT(DecodeSuperblock(OfVersion(EncodeSuperblock(ASuperblock()), 1)),
+              IsOkAndHolds(ASuperblock()));
+  EXPECT_THAT(DecodeSuperblock(OfVersion(EncodeSuperblock(ASuperblock()), 2)),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(DecodeSuperblock(OfVersion(EncodeSuperblock(ASuperblock()), 0)),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST(FlashSuperblockTest, ZerosAreNoSuperblockAndAnythingElseIsDamage) {
+  EXPECT_THAT(DecodeSuperblock(std::string(kFlashPage, '\0')),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(DecodeSuperblock(std::string(kFlashPage, 'x')),
+              StatusIs(absl::StatusCode::kDataLoss));
 }
 
 }  // namespace
