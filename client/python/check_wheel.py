@@ -10,6 +10,7 @@ loaded for that: nothing but the wheel's libraries and those of every Linux.
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -95,6 +96,7 @@ def main():
     finally:
         node.kill()
         node.wait()
+        shutil.rmtree(folder, ignore_errors=True)
     taken = foreign(BEFORE)
     assert not taken, f"taken from the machine: {taken}"
     version = importlib.metadata.version("firnkv")
