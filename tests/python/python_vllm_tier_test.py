@@ -208,6 +208,11 @@ class TierTest(unittest.TestCase):
         engine.poll()
         self.assertEqual(engine.told, {job: 1 for job in range(5)})
 
+    def test_it_opens_without_being_asked(self):
+        engine = self.engine()
+        self.node.start()
+        until("it is open", lambda: engine.tier._namespace.opened)
+
     def test_without_a_node_all_is_a_miss(self):
         engine = self.engine(lookup_deadline=SHORT, load_deadline=SHORT,
                              store_deadline=SHORT)

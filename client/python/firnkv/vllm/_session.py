@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import contracts
 from .._client import Client, StateContract
+from .._core import Chain, Namespace
 from .._errors import Error
 
 _log = logging.getLogger("firnkv.vllm")
@@ -32,6 +33,25 @@ class Session:
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._refused: list[Callable[[Any], None]] = []
         self._closed = False
+
+    def open(self, name: str, contract: StateContract,
+             **options: Any) -> Namespace:
+        """A namespace that opens as soon as it can. Calls would try it too, but
+        an engine's first ones should find it open."""
+        namespace = self.client.open_namespace(name, contract, lazy=True,
+                                               **options)
+        chain = Chain(block_tokens=contract.block_tokens)
+        chain.append(b"opening")
+        blocks = chain if namespace.chained else ["opening"]
+
+        def keep_trying() -> None:
+            while not self._closed and not namespace.opened:
+                namespace.exists(blocks, deadline=1.0)
+                time.sleep(0.1)
+
+        threading.Thread(target=keep_trying, name="firnkv-open",
+                         daemon=True).start()
+        return namespace
 
     def submit(self, ended: Callable[[Any], None], submit: Callable[..., int],
                *arguments: Any, **options: Any) -> None:

@@ -221,9 +221,8 @@ class FirnKVConnector(_base.KVConnectorBase_V1, _SupportsHMA):
     def _open(self, told: Handshake) -> tuple[Any, Any]:
         contract = contracts.from_vllm(self._vllm_config, layout=told.layout,
                                        **self._fields)
-        return self._session.client.open_namespace(
-            self._name, contract, block_bytes=told.block_bytes,
-            lazy=True), contract
+        return self._session.open(
+            self._name, contract, block_bytes=told.block_bytes), contract
 
 
 def _unsuited(vllm_config: Any, kv_cache_config: Any) -> str:

@@ -112,9 +112,8 @@ class FirnKVTier(SecondaryTierManager):
         made = contract_of(offloading_spec, vllm_config, self._row_bytes,
                            **fields)
         self._session = Session(socket_path, "vllm tier", client_options)
-        self._namespace = self._session.client.open_namespace(
-            namespace, made, chained=False, block_bytes=self._row_bytes,
-            lazy=True)
+        self._namespace = self._session.open(
+            namespace, made, chained=False, block_bytes=self._row_bytes)
         self._hash_check = HashCheck(self._session.client, namespace, made)
         # Of each key (verdict, until when).
         self._verdicts: dict[bytes, tuple[Any, float]] = {}
