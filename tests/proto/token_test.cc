@@ -142,7 +142,7 @@ TEST(Token, AnExpiryAtTheEndsOfTimeIsNoOverflow) {
               StatusIs(absl::StatusCode::kUnauthenticated));
 }
 
-// RFC 4231, test cases 1 and 2.
+// RFC 4231, test cases 1, 2 and 6: the key of the last is longer than a block.
 TEST(HmacSha256, HasTheValuesOfItsStandard) {
   const auto hex = [](const Sha256Bytes& bytes) {
     return ToHex(
@@ -153,6 +153,10 @@ TEST(HmacSha256, HasTheValuesOfItsStandard) {
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(hex(HmacSha256("Jefe", "what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(
+      hex(HmacSha256(std::string(131, '\xaa'),
+                     "Test Using Larger Than Block-Size Key - Hash Key First")),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
 }  // namespace
