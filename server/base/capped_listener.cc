@@ -14,6 +14,7 @@ namespace firnkv {
 CappedListener::CappedListener(const Options& options,
                                absl::AnyInvocable<void(Descriptor)> on_socket)
     : on_socket_(std::move(on_socket)),
+      turned_away_(options.turned_away),
       places_({.in_all = options.most, .a_key = options.most_a_uid}) {}
 
 CappedListener::~CappedListener() {
@@ -55,7 +56,10 @@ void CappedListener::OnSocket(Descriptor socket) {
     ForgetClosed();
     place = places_.Take(peer.uid);
   }
-  if (!place) return turned_away_.Add();
+  if (!place) {
+    if (turned_away_ != nullptr) turned_away_->Add();
+    return;
+  }
   Connection connection;
   connection.fd = socket.get();
   connection.file = FileOf(socket.get());

@@ -37,6 +37,9 @@ class CappedListener {
   struct Options {
     std::size_t most = 4096;
     std::size_t most_a_uid = 1024;
+    // Of those closed for want of a place; outlives the listener. Null: nobody
+    // counts them.
+    Counter* turned_away = nullptr;
   };
 
   // As UnixSockets::Listen (client/transport/unix_socket.h).
@@ -47,9 +50,6 @@ class CappedListener {
   // The callback does not run any more once this has returned. What it was
   // given lives on.
   ~CappedListener();
-
-  // Closed for want of a place.
-  std::uint64_t turned_away() const { return turned_away_.value(); }
 
  private:
   // The file that a descriptor names.
@@ -73,7 +73,7 @@ class CappedListener {
 
   SystemClock clock_;
   absl::AnyInvocable<void(Descriptor)> on_socket_;
-  Counter turned_away_;
+  Counter* const turned_away_;
   CappedCounts<std::uint32_t> places_;
   // Touched on the loop's thread only. As many as there are places.
   std::vector<Connection> connections_;

@@ -68,7 +68,8 @@ absl::Status NodeRunner::StartNode(const DaemonOptions& daemon,
   server.unix_connections = {
       .most = static_cast<std::size_t>(options_.max_sessions) + kLookers,
       .most_a_uid =
-          static_cast<std::size_t>(options_.max_sessions_a_uid) + kLookers};
+          static_cast<std::size_t>(options_.max_sessions_a_uid) + kLookers,
+      .turned_away = node_->refused_call_connections()};
   ASSIGN_OR_RETURN(server_, GrpcServer::Start(server, node_->services()));
   control_address_ = server_->addresses()[0];
   RETURN_IF_ERROR(node_->Start(control_address_));

@@ -95,6 +95,10 @@ class Node {
 
   // Handlers for whoever carries control calls; alive as long as the node.
   std::vector<ControlService*> services() { return {service_.get()}; }
+  // For them: connections that they refused by a cap. Alive as long.
+  Counter* refused_call_connections() {
+    return &metrics_.refused_call_connections;
+  }
 
   // The short end, as of SIGTERM: no new reservations and sessions from now on
   // and no moves any more; once no write is under way this run leaves the

@@ -171,7 +171,9 @@ void DescribePromotion(const Promoter* promoter, MetricList* list) {
   }
 }
 
-void DescribeConnections(const NodeMetrics::Parts& parts, MetricList* list) {
+void DescribeConnections(const NodeMetrics::Parts& parts,
+                         const Counter* refused_call_connections,
+                         MetricList* list) {
   list->AddGauge("firnkv_node_sessions", "Connections of local sessions.",
                  [sessions = parts.sessions] {
                    return static_cast<double>(sessions->connections());
@@ -185,6 +187,9 @@ void DescribeConnections(const NodeMetrics::Parts& parts, MetricList* list) {
   list->AddCounter("firnkv_node_refused_sessions_total",
                    "Local connections refused by a cap.",
                    &parts.sessions->counters().over_caps);
+  list->AddCounter("firnkv_node_refused_call_connections_total",
+                   "Local connections for gRPC calls refused by a cap.",
+                   refused_call_connections);
   list->AddGauge("firnkv_node_stream_connections", "Stream connections.",
                  [streams = parts.streams] {
                    return static_cast<double>(streams->connections());
@@ -276,7 +281,7 @@ void NodeMetrics::Describe(const Parts& parts, MetricList* list) const {
                  "Clients' staging that is mapped.", [staging = parts.staging] {
                    return static_cast<double>(staging->mapped_bytes());
                  });
-  DescribeConnections(parts, list);
+  DescribeConnections(parts, &refused_call_connections, list);
   DescribeDrain(parts.drainer, list);
 }
 

@@ -46,6 +46,8 @@ struct NodeMetrics {
   Counter stream_received_bytes;
   Counter bad_requests;
   Counter frame_calls;
+  // Whoever serves the node's calls on a socket counts here what it refuses.
+  Counter refused_call_connections;
   // Whole calls, from their arrival to their answer.
   LatencyHistogram open_read;
   LatencyHistogram reserve;

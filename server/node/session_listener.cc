@@ -46,7 +46,11 @@ void SessionListener::OnAccept(std::unique_ptr<LocalSocket> socket) {
   const std::uint32_t uid = socket->credentials().uid;
   std::uint64_t number = 0;
   ConnectionCounts::Receipt place = places_.Take(uid);
-  absl::Status status = place ? absl::OkStatus() : Full(uid);
+  absl::Status status;
+  if (!place) {
+    counters_.over_caps.Add();
+    status = Full(uid);
+  }
   {
     MutexLock lock(&mutex_);
     if (closed_) status = absl::UnavailableError("the node is closing");
@@ -59,10 +63,7 @@ void SessionListener::OnAccept(std::unique_ptr<LocalSocket> socket) {
   const auto session = std::make_shared<SessionSocket>(
       options_.session, parts_, std::move(socket), std::move(place),
       [this, number] { OnEnded(number); });
-  if (!status.ok()) {
-    counters_.over_caps.Add();
-    return session->End(status);
-  }
+  if (!status.ok()) return session->End(status);
   {
     MutexLock lock(&mutex_);
     const auto it = sockets_.find(number);

@@ -400,6 +400,9 @@ TEST_F(HostileTest, OneUidCannotTakeAllSessions) {
   EXPECT_GT(opened["opened"], 0);
   EXPECT_LE(opened["opened"], 32);
   EXPECT_EQ(opened["refused"], 60 - opened["opened"]);
+  // An operator sees it; connections that said nothing are among them.
+  EXPECT_GE(cluster().node(1).Metric("firnkv_node_refused_sessions_total"),
+            opened["refused"]);
   ExpectOthersWereServed();
   bob.Kill();
   alice_.reset();
@@ -418,6 +421,9 @@ TEST_F(HostileTest, OneUidCannotTakeAllConnectionsOfCalls) {
   EXPECT_GT(opened["opened"], 0);
   EXPECT_LE(opened["opened"], 48);
   EXPECT_EQ(opened["refused"], 200 - opened["opened"]);
+  EXPECT_EQ(
+      cluster().node(1).Metric("firnkv_node_refused_call_connections_total"),
+      opened["refused"]);
   ExpectOthersWereServed();
   // They make room when they end.
   EXPECT_GT(bob.Do("open-control-without-end 1")["opened"], 0);

@@ -58,7 +58,8 @@ TEST(CappedCountsTest, AReceiptMayOutliveTheCounts) {
 
 class CappedListenerTest : public testing::Test {
  protected:
-  void Start(const CappedListener::Options& options) {
+  void Start(CappedListener::Options options) {
+    options.turned_away = &turned_away_;
     listener_ = *CappedListener::Start(
         path_, options,
         [this](Descriptor socket) { accepted_.Put(std::move(socket)); });
@@ -71,6 +72,7 @@ class CappedListenerTest : public testing::Test {
 
   TemporaryFolder folder_;
   const std::string path_ = folder_.File("control");
+  Counter turned_away_;
   Inbox<Descriptor> accepted_;
   std::unique_ptr<CappedListener> listener_;
 };
@@ -86,7 +88,7 @@ TEST_F(CappedListenerTest, AConnectionBeyondItsUidsCapIsClosed) {
   const Descriptor three = Connect();
 
   EXPECT_TRUE(IsClosed(three));
-  EXPECT_EQ(listener_->turned_away(), 1u);
+  EXPECT_EQ(turned_away_.value(), 1u);
   EXPECT_TRUE(accepted_.empty());
 }
 
