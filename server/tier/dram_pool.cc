@@ -132,6 +132,7 @@ void DramPool::EndSession(SessionId session) {
   std::vector<std::uint64_t> regions;
   for (const auto& [serial, region] : blocks_->space()->regions()) {
     regions.push_back(serial);
+    region->left_mapped |= region->mapped_by.contains(session);
   }
   for (const auto& [serial, still] : still_mapped_) regions.push_back(serial);
   for (const std::uint64_t serial : regions) ForgetMapping(session, serial);

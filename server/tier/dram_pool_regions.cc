@@ -201,10 +201,15 @@ void DramPool::FinishRetirement(std::uint64_t serial) {
   // Rule P6. By now all slots have retired, their leases and holds have ended,
   // and each got its next generation in the header table when it was reclaimed.
   Region* region = nullptr;
+  bool may_punch = false;
   {
     MutexLock lock(&mutex_);
     region = blocks_->space()->FindRegion(serial);
     CHECK(region->finishing && IsQuiet(*region));
+    // Rule P9: who reads a punched huge page takes a free one, and dies where
+    // there is none. What a session left mapped goes with its last mapping.
+    // Until then it is memory in use, which the limits see (rule P11).
+    may_punch = !options_.huge_pages || !region->left_mapped;
   }
   const TenantId tenant = region->tenant();
   if (parts_.hooks != nullptr) {
@@ -214,7 +219,7 @@ void DramPool::FinishRetirement(std::uint64_t serial) {
   // Only this task touches the region's memory now. A failed punch costs
   // memory for as long as somebody maps it, which is counted below; nothing is
   // served from it.
-  arena_.Punch(region->memory()).IgnoreError();
+  if (may_punch) arena_.Punch(region->memory()).IgnoreError();
   std::unique_ptr<Region> gone;
   {
     MutexLock lock(&mutex_);

@@ -51,7 +51,7 @@ struct PoolOptions {
   // After the limits refused a region, they are not asked again for this long.
   absl::Duration growth_pause = absl::Seconds(1);
   // Regions are of huge pages: punched only once every session has unmapped
-  // them (rule P9).
+  // them, never where one ended before it did (rule P9).
   bool huge_pages = false;
   // A region that sessions still map when it is gone counts as memory that
   // comes back soon for this long, a hundred times what telling them takes;

@@ -148,6 +148,8 @@ class Region {
   // Sessions that were given its descriptors and have not said that they
   // unmapped it.
   absl::flat_hash_set<SessionId> mapped_by;
+  // One of them ended without that: its process may still have it mapped.
+  bool left_mapped = false;
 
  private:
   std::uint32_t FindRun(std::uint32_t units) const;

@@ -486,6 +486,22 @@ TEST_F(HugePagePoolTest, ARegionWithAnOpenViewIsNotPunchedWhateverIsSaid) {
   EXPECT_EQ(memory_.bytes_punched(), kMiB);
 }
 
+// Rule P9: its process may go on, with a view; a look at a punched huge page
+// is a SIGBUS where no page is free.
+TEST_F(HugePagePoolTest, ARegionThatASessionLeftMappedIsNotPunched) {
+  WriteMany(name_space_, 1, 1, kLength);
+  MapRegion(name_space_, pool_->RegionsOf(name_space_.tenant)[0]);
+
+  pool_->EndSession(kReader);
+  pool_->SetTarget(0);
+  world_.RunFor(absl::Seconds(1));
+
+  EXPECT_EQ(pool_->Snapshot().region_bytes, 0u);
+  EXPECT_EQ(memory_.bytes_punched(), 0u);
+  // Its pages go with the last mapping of them, and nobody has one here.
+  EXPECT_EQ(memory_.bytes_made(), 0u);
+}
+
 // Rule P9: it waits for the unmapping, however long, and says who it is.
 TEST_F(HugePagePoolTest, ASessionThatNeverUnmapsARetiringRegionIsReported) {
   WriteMany(name_space_, 1, 1, kLength);
