@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "proto/base/request.h"
 #include "proto/base/text.h"
 #include "proto/base/token.h"
@@ -14,6 +15,19 @@ namespace firnkv {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(3);
+
+// By which a call speaks for the node.
+RequestHeader HeaderOf(const SimNode& node, const ClusterSecret& secret) {
+  RequestHeader header{.remaining = kTimeout};
+  header.token = MintToken(
+      {.cluster = node.memory().cluster,
+       .tenant = {},
+       .role = Role::kNode,
+       .session = {},
+       .expires = node.machine()->seams().clock->WallNow() + kTokenLife},
+      secret);
+  return header;
+}
 
 }  // namespace
 
@@ -45,19 +59,11 @@ void Trials::RestartCatalog(const SimStore::Families* state) {
 
 // --- A second run.
 
-absl::Status Trials::RegisterAs(int node, NodeEpoch epoch,
-                                NodeEpoch predecessor) {
+std::string Trials::RegisterMessage(int node, NodeEpoch epoch,
+                                    NodeEpoch predecessor) const {
   const SimNode& real = parts_.cluster->Node(node);
   v1::RegisterRequest request;
-  RequestHeader header{.remaining = kTimeout};
-  header.token = MintToken(
-      {.cluster = real.memory().cluster,
-       .tenant = {},
-       .role = Role::kNode,
-       .session = {},
-       .expires = real.machine()->seams().clock->WallNow() + kTokenLife},
-      parts_.cluster->secret());
-  ToProto(header, request.mutable_header());
+  ToProto(HeaderOf(real, parts_.cluster->secret()), request.mutable_header());
   ToProto(Handshake{.cluster = real.memory().cluster,
                     .test_vector = HandshakeTestVector()},
           request.mutable_handshake());
@@ -67,11 +73,17 @@ absl::Status Trials::RegisterAs(int node, NodeEpoch epoch,
   request.set_predecessor_epoch(static_cast<std::uint64_t>(predecessor));
   ToProto(real.memory().seen, request.mutable_seen());
   request.set_version("impostor");
+  return request.SerializeAsString();
+}
+
+absl::Status Trials::RegisterAs(int node, NodeEpoch epoch,
+                                NodeEpoch predecessor) {
+  const SimNode& real = parts_.cluster->Node(node);
   std::optional<absl::Status> status;
   const auto channel =
       real.machine()->seams().control->Connect(SimCatalog::kAddress);
   channel->StartCall("/firnkv.v1.CatalogService/Register",
-                     request.SerializeAsString(), kTimeout,
+                     RegisterMessage(node, epoch, predecessor), kTimeout,
                      [&](const absl::StatusOr<std::string>& answer) {
                        status = answer.status();
                      });
@@ -184,12 +196,62 @@ void Trials::ANodeComesBackAsItsGraceEnds() {
   parts_.cluster->RunFor(absl::Seconds(17));
   catalog.Pause();
   parts_.cluster->RunFor(absl::Milliseconds(5500));
-  // It has not given this call up when it is heard.
   parts_.cluster->Heal(host, SimCatalog::kHost);
-  parts_.cluster->RunFor(absl::Milliseconds(1500));
-  catalog.Resume();
+  KnockAtADoorThatStandsStill(number);
   parts_.cluster->RunFor(absl::Seconds(6));
   AwaitMembers();
+}
+
+// The node itself knocks every few seconds, and would seldom be in time.
+void Trials::KnockAtADoorThatStandsStill(int node) {
+  constexpr int kKnocks = 4;
+  const SimNode& real = parts_.cluster->Node(node);
+  const NodeEpoch epoch = real.node()->address().epoch;
+  int answers = 0;
+  std::string registration;
+  const auto channel =
+      real.machine()->seams().control->Connect(SimCatalog::kAddress);
+  for (int i = 0; i < kKnocks; ++i) {
+    channel->StartCall("/firnkv.v1.CatalogService/Register",
+                       RegisterMessage(node, epoch, epoch), kTimeout,
+                       [&](const absl::StatusOr<std::string>& answer) {
+                         ++answers;
+                         v1::RegisterResponse response;
+                         if (answer.ok() && response.ParseFromString(*answer)) {
+                           registration = response.registration();
+                         }
+                       });
+    parts_.cluster->RunFor(absl::Milliseconds(300));
+  }
+  parts_.cluster->Catalog().Resume();
+  if (!Await("answers to knocks", [&] { return answers == kKnocks; })) return;
+  if (registration.empty()) return;
+  // The node itself may have registered since; but nobody's lease has ended.
+  const absl::Status beat = KeepAliveAs(node, registration);
+  if (absl::StrContains(beat.message(), "the lease of")) {
+    Violation("A MEMBER IS REAPED", beat.ToString());
+  }
+}
+
+absl::Status Trials::KeepAliveAs(int node, const std::string& registration) {
+  const SimNode& real = parts_.cluster->Node(node);
+  const NodeAddress address = real.node()->address();
+  v1::KeepAliveRequest request;
+  ToProto(HeaderOf(real, parts_.cluster->secret()), request.mutable_header());
+  request.set_node(IdToProto(address.node));
+  request.set_epoch(static_cast<std::uint64_t>(address.epoch));
+  request.set_registration(registration);
+  ToProto(real.memory().seen, request.mutable_seen());
+  std::optional<absl::Status> status;
+  const auto channel =
+      real.machine()->seams().control->Connect(SimCatalog::kAddress);
+  channel->StartCall("/firnkv.v1.CatalogService/KeepAlive",
+                     request.SerializeAsString(), kTimeout,
+                     [&](const absl::StatusOr<std::string>& answer) {
+                       status = answer.status();
+                     });
+  parts_.cluster->RunUntil([&] { return status.has_value(); });
+  return status.value_or(absl::InternalError("no answer"));
 }
 
 // --- A node that leaves.
@@ -200,14 +262,43 @@ void Trials::ANodeLeaves() {
   SimNode& node = parts_.cluster->Node(number);
   const std::uint64_t bytes =
       Someone(2) * parts_.cluster->options().pool_bytes / 2;
+  const std::vector<PlannedBlock>& chain = parts_.keys->chains()[Someone(5)];
+  const std::vector<PlannedBlock> cleared(chain.begin(), chain.begin() + 3);
+  const bool clears = bytes > 0 && !parts_.operations->corruption_expected();
+  if (clears && !ClearBehindTheBackOf(number, cleared)) return;
   if (!node.Drain(bytes, absl::Seconds(8))) {
     return Violation("NO DRAIN", node.host());
   }
   if (!Await("the end of a drain", [&] { return !node.running(); })) return;
+  for (int n = 1; clears && n <= parts_.cluster->nodes(); ++n) {
+    if (n == number) continue;
+    // The oracle knows what may still be read.
+    parts_.reckoning->Read(&parts_.cluster->Worker(n, Someone(2)),
+                           KeySpace::kChained, cleared, ReadWant::kEveryBlock);
+  }
   // Not after its lease: that is longer.
   parts_.reckoning->CheckIndexNamesNothingOf(number);
   if (!node.Start().ok()) return Violation("NO RESTART", node.host());
   AwaitMembers();
+}
+
+// Who was last here moves first. All others hear of the clear before the next
+// heartbeat tells this node.
+bool Trials::ClearBehindTheBackOf(int node,
+                                  const std::vector<PlannedBlock>& blocks) {
+  const int tenant = Someone(2);
+  SimWorker* const writer = &parts_.cluster->Worker(node, tenant);
+  if (!Store(writer, KeySpace::kChained, blocks) ||
+      !Clear(tenant, writer->name_space(KeySpace::kChained))) {
+    return false;
+  }
+  for (int n = 1; n <= parts_.cluster->nodes(); ++n) {
+    if (n == node) continue;
+    if (!ReadAfterAClear(&parts_.cluster->Worker(n, tenant), blocks)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace firnkv

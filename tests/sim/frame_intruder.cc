@@ -1,5 +1,6 @@
 #include "tests/sim/frame_intruder.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,23 +17,34 @@ constexpr std::uint32_t kForeign = 15;
 // No client counts from there: its SDK takes the answer for a late one.
 constexpr std::uint64_t kForged = 0;
 
-// As who the frame of a call speaks; the same frame under `session`, if that is
-// not null. Both empty: it is no call that says so.
-struct Spoken {
-  SessionId session;
-  std::string packet;
-};
-template <typename Body>
-Spoken Speak(absl::StatusOr<Body> body, FrameType type,
-             std::string (*encode)(const Body&), const SessionId* session) {
-  if (!body.ok()) return {};
-  Spoken spoken;
-  spoken.session = body->header.session;
-  if (session != nullptr) body->header.session = *session;
-  spoken.packet = EncodeCallPacket(type, kForged, encode(*body));
-  return spoken;
+// As who the frame of a call speaks; nobody: it is no call that says so.
+std::optional<SessionId> SpeakerOf(const CallFrame& frame) {
+  const auto of = [](const auto& body) {
+    return body.ok() ? std::optional<SessionId>(body->header.session)
+                     : std::nullopt;
+  };
+  switch (frame.type) {
+    case FrameType::kCallOpenRead:
+      return of(DecodeCallOpenRead(frame.body));
+    case FrameType::kCallReserve:
+      return of(DecodeCallReserve(frame.body));
+    case FrameType::kCallCommit:
+      return of(DecodeCallCommit(frame.body));
+    default:
+      return std::nullopt;
+  }
 }
-Spoken SpeakAs(const CallFrame& frame, const SessionId* session) {
+
+// The packet of the same call under `session`, or as it is where that is null.
+template <typename Body>
+std::string Speak(absl::StatusOr<Body> body, FrameType type,
+                  std::string (*encode)(const Body&),
+                  const SessionId* session) {
+  if (!body.ok()) return {};
+  if (session != nullptr) body->header.session = *session;
+  return EncodeCallPacket(type, kForged, encode(*body));
+}
+std::string SpeakAs(const CallFrame& frame, const SessionId* session) {
   switch (frame.type) {
     case FrameType::kCallOpenRead:
       return Speak<CallOpenReadBody>(DecodeCallOpenRead(frame.body), frame.type,
@@ -93,9 +105,9 @@ void FrameIntruder::OnPacket(const SimPackets::Seen& seen) {
   const bool ends = frame->type == FrameType::kCallCommit ||
                     frame->type == FrameType::kCallRelease;
   if (ends && Now(kEchoes)) Echo(seen, *frame);
-  const Spoken spoken = SpeakAs(*frame, nullptr);
-  if (spoken.packet.empty()) return;
-  known_[seen.client->number()] = {*seen.line, spoken.session};
+  const std::optional<SessionId> speaker = SpeakerOf(*frame);
+  if (!speaker.has_value()) return;
+  known_[seen.client->number()] = {*seen.line, *speaker};
   if (Now(kForeign)) AskAsAnother(seen, *frame);
 }
 
@@ -137,7 +149,7 @@ void FrameIntruder::AskAsAnother(const SimPackets::Seen& seen,
                                       asker->options().name));
     const bool as_itself = cluster_->executor()->Chance(500);
     Send(known->second.line,
-         SpeakAs(frame, as_itself ? &known->second.session : nullptr).packet,
+         SpeakAs(frame, as_itself ? &known->second.session : nullptr),
          absl::ZeroDuration());
   }
 }

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
 #include <variant>
 
+#include "absl/container/flat_hash_set.h"
 #include "proto/base/text.h"
 #include "proto/catalog.pb.h"
 #include "proto/convert.h"
-#include "server/base/metrics.h"
 #include "server/node/node.h"
 
 namespace firnkv {
@@ -59,9 +60,13 @@ void Reckoning::CheckNothingIsLeftOver() {
 }
 
 double Reckoning::ValueOf(int node, std::string_view name) {
-  MetricList list;
-  cluster_->Node(node).node()->DescribeMetrics(&list);
-  for (const Metric& metric : list.metrics()) {
+  const SimNode& asked = cluster_->Node(node);
+  Described& known = described_[node];
+  if (known.life != asked.life()) {
+    known = {.life = asked.life(), .list = {}};
+    asked.node()->DescribeMetrics(&known.list);
+  }
+  for (const Metric& metric : known.list.metrics()) {
     if (metric.name != name) continue;
     if (const auto* counter = std::get_if<const Counter*>(&metric.read)) {
       return static_cast<double>((*counter)->value());
@@ -88,14 +93,15 @@ void Reckoning::CheckNobodyFellBack() {
   }
 }
 
-std::set<Reckoning::Place> Reckoning::CopiesOnNodes() {
-  std::set<Place> places;
+Reckoning::Places Reckoning::CopiesOnNodes() {
+  Places places;
   for (int n = 1; n <= cluster_->nodes(); ++n) {
     for (const SlotHeader& header : cluster_->Node(n).Residents()) {
-      places.insert(
+      places.push_back(
           {header.block, static_cast<std::size_t>(n), header.generation});
     }
   }
+  std::sort(places.begin(), places.end());
   return places;
 }
 
@@ -137,8 +143,7 @@ std::optional<v1::LocateResponse> Reckoning::Locate(
   return response;
 }
 
-bool Reckoning::AddPlaces(int tenant, std::size_t name_space,
-                          std::set<Place>* places) {
+bool Reckoning::AddPlaces(int tenant, std::size_t name_space, Places* places) {
   SimWorker& worker = cluster_->Worker(1, tenant);
   const std::vector<PlannedBlock> blocks = keys_->AllBlocks(name_space);
   const auto located =
@@ -156,7 +161,7 @@ bool Reckoning::AddPlaces(int tenant, std::size_t name_space,
     const std::uint32_t many = response.location_counts(hit++);
     for (std::uint32_t j = 0; j < many; ++j, ++at) {
       const int node = static_cast<int>(response.locations().node_indexes(at));
-      places->insert(
+      places->push_back(
           {BlockId{worker.name_space(name_space).id, blocks[i].key},
            numbers[response.nodes(node).node()],
            static_cast<Generation>(response.locations().generations(at))});
@@ -165,12 +170,13 @@ bool Reckoning::AddPlaces(int tenant, std::size_t name_space,
   return true;
 }
 
-bool Reckoning::CopiesInIndex(std::set<Place>* places) {
+bool Reckoning::CopiesInIndex(Places* places) {
   for (int tenant = 0; tenant < cluster_->tenants(); ++tenant) {
     for (std::size_t i = 0; i < cluster_->options().name_spaces.size(); ++i) {
       if (!AddPlaces(tenant, i, places)) return false;
     }
   }
+  std::sort(places->begin(), places->end());
   return true;
 }
 
@@ -182,7 +188,7 @@ std::string Reckoning::Name(const Place& place) const {
 }
 
 void Reckoning::CheckIndexNamesNothingOf(int node) {
-  std::set<Place> index;
+  Places index;
   if (!CopiesInIndex(&index)) return;
   for (const Place& place : index) {
     if (place.node != static_cast<std::size_t>(node)) continue;
@@ -192,9 +198,9 @@ void Reckoning::CheckIndexNamesNothingOf(int node) {
 }
 
 void Reckoning::CheckIndexAndNodesAgree() {
-  std::set<Place> index;
+  Places index;
   if (!CopiesInIndex(&index)) return;
-  const std::set<Place> nodes = CopiesOnNodes();
+  const Places nodes = CopiesOnNodes();
   std::vector<Place> only_index;
   std::vector<Place> only_nodes;
   std::set_difference(index.begin(), index.end(), nodes.begin(), nodes.end(),
@@ -228,12 +234,16 @@ void Reckoning::CheckLeadingRuns() {
 
 std::size_t Reckoning::LeadingRun(NamespaceId name_space,
                                   const std::vector<PlannedBlock>& chain) {
-  std::set<BlockId> there;
-  for (const Place& place : CopiesOnNodes()) there.insert(place.block);
-  std::size_t run = 0;
-  while (run < chain.size() && there.contains({name_space, chain[run].key})) {
-    ++run;
+  absl::flat_hash_set<BlockKey> there;
+  for (int n = 1; n <= cluster_->nodes(); ++n) {
+    for (const SlotHeader& header : cluster_->Node(n).Residents()) {
+      if (header.block.name_space == name_space) {
+        there.insert(header.block.key);
+      }
+    }
   }
+  std::size_t run = 0;
+  while (run < chain.size() && there.contains(chain[run].key)) ++run;
   return run;
 }
 

@@ -7,12 +7,13 @@
 #define FIRNKV_TESTS_SIM_RECKONING_H_
 
 #include <cstddef>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "server/base/metrics.h"
 #include "tests/sim/key_space.h"
 #include "tests/sim/operations.h"
 #include "tests/sim/oracle.h"
@@ -74,11 +75,13 @@ class Reckoning {
     Generation generation = Generation::kNone;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  std::set<Place> CopiesOnNodes();
+  // Sorted.
+  using Places = std::vector<Place>;
+  Places CopiesOnNodes();
   // What the catalog answers to Locate for every key of the key space; false
   // if it does not answer.
-  bool CopiesInIndex(std::set<Place>* places);
-  bool AddPlaces(int tenant, std::size_t name_space, std::set<Place>* places);
+  bool CopiesInIndex(Places* places);
+  bool AddPlaces(int tenant, std::size_t name_space, Places* places);
   void WriteAndReadBack(SimWorker* writer, SimWorker* reader,
                         std::size_t name_space,
                         const std::vector<PlannedBlock>& blocks);
@@ -94,6 +97,12 @@ class Reckoning {
   const KeySpace* const keys_;
   Oracle* const oracle_;
   Operations* const operations_;
+  // Of each node's present life, which it must not outlive.
+  struct Described {
+    int life = 0;
+    MetricList list;
+  };
+  std::map<int, Described> described_;
 };
 
 }  // namespace firnkv

@@ -207,6 +207,32 @@ void Trials::AClearIsAtOnce() {
   AChainElsewhere();
 }
 
+bool Trials::Clear(int tenant, const NamespaceHandle& handle) {
+  const std::size_t number = parts_.oracle->BeginClear(handle.id);
+  bool answered = false;
+  bool cleared = false;
+  parts_.cluster->Admin().Clear(
+      parts_.cluster->options().tenants[tenant], handle.name,
+      SimAdmin::ClearMode::kClear, [&](const SimAdmin::Cleared& answer) {
+        answered = true;
+        cleared = answer.status.ok();
+        if (!cleared) return Violation("NO CLEAR", answer.status.ToString());
+        parts_.oracle->EndClear(handle.id, number, answer.epoch);
+      });
+  return Await("a clear", [&] { return answered; }) && cleared;
+}
+
+bool Trials::ReadAfterAClear(SimWorker* reader,
+                             const std::vector<PlannedBlock>& blocks) {
+  bool opened = false;
+  reader->Reopen(KeySpace::kChained, [&](bool worked) { opened = worked; });
+  if (!Await("an open", [&] { return opened; })) return false;
+  parts_.operations->NoteSeen(*reader, KeySpace::kChained);
+  parts_.reckoning->Read(reader, KeySpace::kChained, blocks,
+                         ReadWant::kEveryBlock);
+  return true;
+}
+
 void Trials::ClearUnderAWrite(SimWorker* writer, SimWorker* other) {
   const NamespaceHandle& handle = writer->name_space(KeySpace::kChained);
   const std::vector<PlannedBlock>& chain = parts_.keys->chains()[0];
@@ -223,19 +249,7 @@ void Trials::ClearUnderAWrite(SimWorker* writer, SimWorker* other) {
   if (!Await("a request for room", [&] { return to_pause_ == nullptr; })) {
     return;
   }
-  const std::size_t number = parts_.oracle->BeginClear(handle.id);
-  const int tenant = Someone(2);
-  bool cleared = false;
-  parts_.cluster->Admin().Clear(
-      parts_.cluster->options().tenants[tenant], handle.name,
-      SimAdmin::ClearMode::kClear, [&](const SimAdmin::Cleared& answer) {
-        cleared = true;
-        if (!answer.status.ok()) {
-          return Violation("NO CLEAR", answer.status.ToString());
-        }
-        parts_.oracle->EndClear(handle.id, number, answer.epoch);
-      });
-  if (!Await("a clear", [&] { return cleared; })) return;
+  if (!Clear(Someone(2), handle)) return;
   const std::vector<PlannedBlock> all =
       parts_.keys->AllBlocks(KeySpace::kChained);
   const auto located = parts_.reckoning->Locate(other, KeySpace::kChained, all,
@@ -244,15 +258,11 @@ void Trials::ClearUnderAWrite(SimWorker* writer, SimWorker* other) {
     Violation("CLEARED AND LOCATED",
               StrCat(located->locations().generations_size(), " copies"));
   }
-  bool opened = false;
-  other->Reopen(KeySpace::kChained, [&](bool worked) { opened = worked; });
-  if (!Await("an open", [&] { return opened; })) return;
-  parts_.operations->NoteSeen(*other, KeySpace::kChained);
   // Its own node has not heard of the clear; the oracle judges what it says.
-  parts_.reckoning->Read(
-      other, KeySpace::kChained,
-      std::vector<PlannedBlock>(all.begin(), all.begin() + 8),
-      ReadWant::kEveryBlock);
+  if (!ReadAfterAClear(
+          other, std::vector<PlannedBlock>(all.begin(), all.begin() + 8))) {
+    return;
+  }
   // Now every node has.
   parts_.cluster->RunFor(absl::Seconds(4));
   writer->Resume();

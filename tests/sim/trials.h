@@ -57,6 +57,10 @@ class Trials {
   // who knows of it, or stored.
   void AClearIsAtOnce();
   void ClearUnderAWrite(SimWorker* writer, SimWorker* other);
+  bool Clear(int tenant, const NamespaceHandle& handle);
+  // Of the chained namespace, by who has just heard of its clear.
+  bool ReadAfterAClear(SimWorker* reader,
+                       const std::vector<PlannedBlock>& blocks);
   // The part of a chain that is elsewhere is read to its last block.
   void AChainElsewhere();
   // Rules P2, P6, P7, A7: what is leased stays where it is for its time,
@@ -67,6 +71,8 @@ class Trials {
   // Rule A6.
   void ASecondRun();
   void ExpectNoService(int node);
+  std::string RegisterMessage(int node, NodeEpoch epoch,
+                              NodeEpoch predecessor) const;
   absl::Status RegisterAs(int node, NodeEpoch epoch, NodeEpoch predecessor);
   // Rule A9.
   void ADoubledCatalog();
@@ -74,8 +80,13 @@ class Trials {
   void APowerCut();
   // Rule A3.
   void ANodeComesBackAsItsGraceEnds();
+  // The catalog hears the node and the end of its grace at once.
+  void KnockAtADoorThatStandsStill(int node);
+  absl::Status KeepAliveAs(int node, const std::string& registration);
   // Rule A3: what it had is forgotten at once, and what it moved is there.
+  // Rule P13: unless it was cleared on its way.
   void ANodeLeaves();
+  bool ClearBehindTheBackOf(int node, const std::vector<PlannedBlock>& blocks);
   void RestartCatalog(const SimStore::Families* state);
   void AwaitMembers();
 
