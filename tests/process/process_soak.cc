@@ -192,6 +192,9 @@ void ProcessSoak::NoteCounters(int node) {
   seen_.reuses += newly("firnkv_node_evicted_blocks_total") +
                   newly("firnkv_node_cleared_blocks_total");
   seen_.wrong += newly("firnkv_node_corrupt_copies_total");
+  seen_.frame_calls += newly("firnkv_node_frame_calls_total");
+  seen_.received_bytes += newly("firnkv_node_stream_received_bytes_total");
+  seen_.promoted += newly("firnkv_node_promoted_blocks_total");
 }
 
 void ProcessSoak::ReportProgress() {

@@ -38,6 +38,12 @@ struct SoakTotals {
   std::uint64_t operations = 0;
   // Slots that were given back, by eviction or clear, to be used again.
   std::uint64_t reuses = 0;
+  // Calls that went as frames over a session's socket, bytes that writers
+  // without a local node sent, and blocks that nodes copied from each other
+  // because they were read there again: all of it is the SDK's usual way.
+  std::uint64_t frame_calls = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t promoted = 0;
   // Moments at which one process, or all of them, got SIGKILL; SIGSTOPs, ends
   // by SIGTERM and clears.
   std::uint64_t kills = 0;

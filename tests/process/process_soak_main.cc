@@ -57,7 +57,9 @@ bool SawEnough(const SoakTotals& totals, std::uint64_t asked) {
   return totals.reads >= kFullCount &&
          static_cast<double>(totals.remote_reads) >=
              kLeastRemoteShare * static_cast<double>(totals.reads) &&
-         totals.reuses >= kLeastReuses && totals.kills >= kLeastKills;
+         totals.reuses >= kLeastReuses && totals.kills >= kLeastKills &&
+         totals.frame_calls > 0 && totals.received_bytes > 0 &&
+         totals.promoted > 0;
 }
 
 int Main(const std::vector<std::string>& words) {
@@ -87,9 +89,12 @@ int Main(const std::vector<std::string>& words) {
       "%s\n",
       StrCat("process: ", share, " % of the reads remote, ", totals.view_reads,
              " by views, ", totals.bytes / kGiB, " GiB read, ", totals.stored,
-             " blocks stored, ", totals.reuses, " slots reused, ", totals.kills,
-             " kills, ", totals.other_faults, " other faults, ",
-             totals.operations, " operations, the latest over by ",
+             " blocks stored, ", totals.received_bytes / kGiB,
+             " GiB of them sent by remote writers, ", totals.promoted,
+             " blocks promoted, ", totals.frame_calls, " calls as frames, ",
+             totals.reuses, " slots reused, ", totals.kills, " kills, ",
+             totals.other_faults, " other faults, ", totals.operations,
+             " operations, the latest over by ",
              absl::FormatDuration(totals.longest_over),
              enough ? "" : ": less than a full run must see")
           .c_str());

@@ -29,6 +29,8 @@ TEST_F(SoakTest, AShortSoakReadsNoWrongByteAndLeavesNothingBehind) {
   EXPECT_EQ(totals.stuck, 0);
   EXPECT_GT(totals.reads, 0);
   EXPECT_GT(totals.remote_reads, 0);
+  EXPECT_GT(totals.frame_calls, 0);
+  EXPECT_GT(totals.received_bytes, 0);
   EXPECT_GT(totals.kills + totals.other_faults, 0);
 }
 
