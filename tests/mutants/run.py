@@ -31,6 +31,8 @@ from lane import Lane, run_all
 ROOT = os.path.dirname(os.path.dirname(patches.HERE))
 README = os.path.join(patches.HERE, "README.md")
 RESULTS = "<!-- results -->\n"
+ROW = r"^\| `(\w+)` \| (?:own|[A-Z]\d+) \|.*\n"
+SURVIVED = "**not caught**"
 
 
 def parse_arguments():
@@ -54,7 +56,7 @@ def parse_arguments():
     parser.add_argument("--check", action="store_true",
                         help="only whether each still applies")
     parser.add_argument("--record", action="store_true",
-                        help="write the table into README.md")
+                        help="write what came of them into README.md")
     return parser.parse_args()
 
 
@@ -89,24 +91,37 @@ def seeds_needed(finding, options):
     return str(finding.seed - options.seed + 1)
 
 
-def record(rows):
-    """Writes the table behind its mark in README.md."""
-    lines = ["| mutant | rule | fault | caught by | seeds needed | how |\n",
-             "|---|---|---|---|---|---|\n"]
-    for mutant, finding, seeds in rows:
-        by = ("sim" if mutant.catcher == "sim"
-              else f"{mutant.target} {mutant.filter}".replace(" *", ""))
-        how = finding.how.replace("|", "\\|")
-        if len(how) > 110:
-            how = how[:107] + "..."
-        if not finding.caught:
-            how = f"**not caught**: {how}"
-        lines.append(f"| `{mutant.name}` | {mutant.rule} | {mutant.fault} | "
-                     f"{by} | {seeds} | {how} |\n")
+def line_of(mutant, finding, seeds):
+    """A row of the table."""
+    by = ("sim" if mutant.catcher == "sim"
+          else f"{mutant.target} {mutant.filter}".replace(" *", ""))
+    how = finding.how.replace("|", "\\|")
+    if len(how) > 110:
+        how = how[:107] + "..."
+    if not finding.caught:
+        how = f"{SURVIVED}: {how}"
+    return (f"| `{mutant.name}` | {mutant.rule} | {mutant.fault} | "
+            f"{by} | {seeds} | {how} |\n")
+
+
+def record(rows, all_of_them):
+    """Writes the table behind its mark in README.md: these rows anew, those of
+    earlier runs as they are, as long as there is such a mutant."""
     with open(README, encoding="utf-8") as file:
-        head = file.read().split(RESULTS)[0]
+        head, _, old = file.read().partition(RESULTS)
+    lines = {found.group(1): found.group(0)
+             for found in re.finditer(ROW, old, re.MULTILINE)}
+    lines.update({row[0].name: line_of(*row) for row in rows})
+    kept = [lines[m.name] for m in all_of_them if m.name in lines]
+    caught = sum(SURVIVED not in line for line in kept)
+    missing = [f"`{m.name}`" for m in all_of_them if m.name not in lines]
     with open(README, "w", encoding="utf-8") as file:
-        file.write(head + RESULTS + "\n" + "".join(lines))
+        file.write(head + RESULTS + f"\n`mutants: {caught} of {len(kept)} "
+                   "caught`, each as of its last recorded run.")
+        if missing:
+            file.write(" Not yet tried: " + ", ".join(missing) + ".")
+        file.write("\n\n| mutant | rule | fault | caught by | seeds needed | "
+                   "how |\n|---|---|---|---|---|---|\n" + "".join(kept))
 
 
 def main():
@@ -145,7 +160,7 @@ def main():
     run_all(lanes, mutants, take)
     rows.sort(key=lambda row: row[0].name)
     if options.record:
-        record(rows)
+        record(rows, patches.all_mutants())
     caught = sum(finding.caught for _, finding, _ in rows)
     print(f"mutants: {caught} of {len(rows)} caught")
     # A lane that died has said why.
