@@ -122,7 +122,7 @@ void SessionListener::StopAccepting() {
 
 void SessionListener::Close() {
   std::unique_ptr<LocalListener> listener;
-  absl::flat_hash_map<std::uint64_t, SocketPtr> sockets;
+  absl::btree_map<std::uint64_t, SocketPtr> sockets;
   {
     MutexLock lock(&mutex_);
     closed_ = true;

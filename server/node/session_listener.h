@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "client/transport/local_socket.h"
 #include "proto/base/counter.h"
@@ -93,8 +93,9 @@ class SessionListener {
   std::unique_ptr<LocalListener> listener_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 1;
-  absl::flat_hash_map<std::uint64_t, SocketPtr> sockets_
-      ABSL_GUARDED_BY(mutex_);
+  // In the order in which they came, so that what befalls all of them befalls
+  // them in an order that a simulation repeats.
+  absl::btree_map<std::uint64_t, SocketPtr> sockets_ ABSL_GUARDED_BY(mutex_);
   std::vector<SocketPtr> ended_ ABSL_GUARDED_BY(mutex_);
 
   TaskScope scope_;

@@ -119,7 +119,7 @@ std::size_t StreamServer::connections() const {
 
 void StreamServer::Close() {
   std::unique_ptr<ByteStreamListener> listener;
-  absl::flat_hash_map<std::uint64_t, Entry> entries;
+  absl::btree_map<std::uint64_t, Entry> entries;
   {
     MutexLock lock(&mutex_);
     closed_ = true;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "client/transport/byte_stream.h"
@@ -93,7 +94,8 @@ class StreamServer {
   std::unique_ptr<ByteStreamListener> listener_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 1;
-  absl::flat_hash_map<std::uint64_t, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // In the order in which they came: see SessionListener's.
+  absl::btree_map<std::uint64_t, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::size_t unidentified_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<TenantId, std::size_t> by_tenant_ ABSL_GUARDED_BY(mutex_);
   std::vector<ConnectionPtr> dropped_ ABSL_GUARDED_BY(mutex_);

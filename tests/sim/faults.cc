@@ -189,8 +189,9 @@ void Faults::CheckSessionsAreOver(int node) {
   Later(absl::Milliseconds(50), absl::Milliseconds(100),
         [this, node, &at, lives, before = lives(), life = at.life(),
          pauses = at.pauses()] {
-          if (lives() != before || !at.running() || at.life() != life ||
-              at.pauses() != pauses) {
+          // A pause that had been planned before may have come in between.
+          if (lives() != before || !at.running() || at.paused() ||
+              at.life() != life || at.pauses() != pauses) {
             return;
           }
           const PoolSnapshot pool = at.Snapshot();

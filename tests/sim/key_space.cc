@@ -74,9 +74,10 @@ KeySpace::KeySpace() {
   }
   strict_.assign(singles_.begin(), singles_.begin() + kStrictSingles);
   for (PlannedBlock& block : strict_) block.length = kStrictBytes;
+  for (std::size_t i = 0; i < kNameSpaces; ++i) all_[i] = EachOnce(i);
 }
 
-std::vector<PlannedBlock> KeySpace::AllBlocks(std::size_t name_space) const {
+std::vector<PlannedBlock> KeySpace::EachOnce(std::size_t name_space) const {
   if (!IsChained(name_space)) return singles(name_space);
   std::vector<PlannedBlock> blocks;
   std::set<BlockKey> taken;

@@ -52,16 +52,21 @@ class KeySpace {
     return name_space == kStrict ? strict_ : singles_;
   }
   // Each once.
-  std::vector<PlannedBlock> AllBlocks(std::size_t name_space) const;
+  const std::vector<PlannedBlock>& AllBlocks(std::size_t name_space) const {
+    return all_[name_space];
+  }
 
   // How workers open the namespaces, by index.
   static std::vector<OpenNamespaceRequest> NameSpaces();
 
  private:
+  std::vector<PlannedBlock> EachOnce(std::size_t name_space) const;
+
   std::vector<std::vector<PlannedBlock>> chains_;
   std::vector<std::vector<PlannedBlock>> drafts_;
   std::vector<PlannedBlock> singles_;
   std::vector<PlannedBlock> strict_;
+  std::vector<PlannedBlock> all_[kNameSpaces];
 };
 
 }  // namespace firnkv

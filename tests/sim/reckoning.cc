@@ -145,7 +145,7 @@ std::optional<v1::LocateResponse> Reckoning::Locate(
 
 bool Reckoning::AddPlaces(int tenant, std::size_t name_space, Places* places) {
   SimWorker& worker = cluster_->Worker(1, tenant);
-  const std::vector<PlannedBlock> blocks = keys_->AllBlocks(name_space);
+  const std::vector<PlannedBlock>& blocks = keys_->AllBlocks(name_space);
   const auto located =
       Locate(&worker, name_space, blocks, ReadWant::kEveryBlock);
   if (!located.has_value()) return false;
@@ -414,7 +414,7 @@ void Reckoning::CheckEveryKeyCanBeWritten() {
   int turn = 0;
   for (int tenant = 0; tenant < cluster_->tenants(); ++tenant) {
     for (std::size_t i = 0; i < cluster_->options().name_spaces.size(); ++i) {
-      const std::vector<PlannedBlock> all = keys_->AllBlocks(i);
+      const std::vector<PlannedBlock>& all = keys_->AllBlocks(i);
       // Some of the keys in each schedule, each key in some.
       for (std::size_t at = cluster_->executor()->seed() % kShares * kBatch;
            at < all.size(); at += kShares * kBatch) {

@@ -250,7 +250,7 @@ void Trials::ClearUnderAWrite(SimWorker* writer, SimWorker* other) {
     return;
   }
   if (!Clear(Someone(2), handle)) return;
-  const std::vector<PlannedBlock> all =
+  const std::vector<PlannedBlock>& all =
       parts_.keys->AllBlocks(KeySpace::kChained);
   const auto located = parts_.reckoning->Locate(other, KeySpace::kChained, all,
                                                 ReadWant::kEveryBlock);
