@@ -93,8 +93,9 @@ def seeds_needed(finding, options):
 
 def line_of(mutant, finding, seeds):
     """A row of the table."""
-    by = ("sim" if mutant.catcher == "sim"
-          else f"{mutant.target} {mutant.filter}".replace(" *", ""))
+    by = "sim" if mutant.catcher == "sim" else mutant.target
+    if mutant.filter != "*":
+        by += f" {mutant.filter}"
     how = finding.how.replace("|", "\\|")
     if len(how) > 110:
         how = how[:107] + "..."
