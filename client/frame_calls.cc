@@ -248,11 +248,13 @@ bool FrameCalls::ReceiveHere(WaitingThread* waiter) {
   }
   if (line.line == nullptr) return false;
   return line.line->ReceiveHere(
-      line.serial, [this, waiter](std::string_view message) {
+      line.serial,
+      [this, waiter](std::string_view message) {
         const std::optional<bool> mine = GiveToWaiter(message, waiter);
         if (!mine) return LocalSocket::Taken::kNotMine;
         return *mine ? LocalSocket::Taken::kLast : LocalSocket::Taken::kMine;
-      });
+      },
+      [waiter] { return waiter->Waits(); });
 }
 
 void FrameCalls::StopReceiving() {
@@ -352,6 +354,11 @@ void WaitingThread::Wait() {
     MutexLock lock(&mutex_);
     receiving_ = false;
   }
+}
+
+bool WaitingThread::Waits() {
+  MutexLock lock(&mutex_);
+  return !HasWork() && in_flight_ > 0;
 }
 
 void WaitingThread::Began() {

@@ -57,7 +57,8 @@ class CallLine {
   // As LocalSocket's.
   virtual bool ReceiveHere(
       std::uint64_t serial,
-      absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take) = 0;
+      absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take,
+      absl::FunctionRef<bool()> waits) = 0;
   virtual void StopReceiving(std::uint64_t serial) = 0;
   virtual void LendSoon(std::uint64_t serial) { (void)serial; }
   virtual void TakeBack(std::uint64_t serial) { (void)serial; }
@@ -190,6 +191,8 @@ class WaitingThread {
   bool TakesBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !receiving_ && std::exchange(lent_, false);
   }
+  // Whether something is still to come that it may receive.
+  bool Waits() ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return finished_ || !answers_.empty();
   }

@@ -453,10 +453,11 @@ absl::Status Session::SendPacket(std::uint64_t serial, std::string packet) {
 
 bool Session::ReceiveHere(
     std::uint64_t serial,
-    absl::FunctionRef<LocalSocket::Taken(std::string_view)> take) {
+    absl::FunctionRef<LocalSocket::Taken(std::string_view)> take,
+    absl::FunctionRef<bool()> waits) {
   const auto socket = socket_.Get();
   return socket && socket->serial == serial &&
-         socket->socket->ReceiveHere(take);
+         socket->socket->ReceiveHere(take, waits);
 }
 
 void Session::StopReceiving(std::uint64_t serial) {

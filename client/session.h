@@ -110,9 +110,9 @@ class Session : public CallLine {
 
   // --- Calls as frames, for NodeClient.
   absl::Status SendPacket(std::uint64_t serial, std::string packet) override;
-  bool ReceiveHere(
-      std::uint64_t serial,
-      absl::FunctionRef<LocalSocket::Taken(std::string_view)> take) override;
+  bool ReceiveHere(std::uint64_t serial,
+                   absl::FunctionRef<LocalSocket::Taken(std::string_view)> take,
+                   absl::FunctionRef<bool()> waits) override;
   void StopReceiving(std::uint64_t serial) override;
   void LendSoon(std::uint64_t serial) override;
   void TakeBack(std::uint64_t serial) override;

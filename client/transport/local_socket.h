@@ -91,9 +91,15 @@ class LocalSocket {
   // `take`, under no lock, until it says kLast, StopReceiving is called or the
   // socket ends. No other callback runs here. False at once: another thread is
   // receiving, or this kind of socket lets nobody (the simulator's).
+  //
+  // `waits`, under no lock, is asked before each time that it would sleep, once
+  // nobody else receives: whoever received before may have taken what this
+  // thread waits for, and the StopReceiving that was meant for it.
   virtual bool ReceiveHere(
-      absl::FunctionRef<Taken(std::string_view message)> take) {
+      absl::FunctionRef<Taken(std::string_view message)> take,
+      absl::FunctionRef<bool()> waits) {
     (void)take;
+    (void)waits;
     return false;
   }
   // Ends the ReceiveHere that runs; else the next one returns at once.

@@ -142,7 +142,8 @@ void UnixConnection::Receive() {
 }
 
 bool UnixConnection::ReceiveHere(
-    absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take) {
+    absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take,
+    absl::FunctionRef<bool()> waits) {
   int fd = -1;
   bool has_waker = false;
   {
@@ -161,7 +162,7 @@ bool UnixConnection::ReceiveHere(
   const bool receives = more;
   // Waits first: an answer is hardly ever there already.
   for (bool last = false; more && !last;) {
-    more = AwaitMessage(fd);
+    more = waits() && AwaitMessage(fd);
     if (!more) break;
     Received received = ReceiveOne(fd);
     if (received.kind == Received::Kind::kNothingNow) continue;

@@ -78,8 +78,8 @@ class UnixConnection final
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Close();
   bool ReceiveHere(
-      absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+      absl::FunctionRef<LocalSocket::Taken(std::string_view message)> take,
+      absl::FunctionRef<bool()> waits) ABSL_LOCKS_EXCLUDED(mutex_);
   void StopReceiving() ABSL_LOCKS_EXCLUDED(mutex_);
   void LendSoon() ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeBack() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -85,9 +85,9 @@ class UnixLocalSocket : public LocalSocket {
                                     std::move(on_taken));
   }
   void Close() override { connection_->Close(); }
-  bool ReceiveHere(
-      absl::FunctionRef<Taken(std::string_view message)> take) override {
-    return connection_->ReceiveHere(take);
+  bool ReceiveHere(absl::FunctionRef<Taken(std::string_view message)> take,
+                   absl::FunctionRef<bool()> waits) override {
+    return connection_->ReceiveHere(take, waits);
   }
   void StopReceiving() override { connection_->StopReceiving(); }
   void LendSoon() override { connection_->LendSoon(); }

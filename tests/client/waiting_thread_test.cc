@@ -39,17 +39,20 @@ class TestLine : public CallLine {
     sent.Put(DecodeCallPacket(packet)->request);
     return absl::OkStatus();
   }
-  bool ReceiveHere(
-      std::uint64_t,
-      absl::FunctionRef<LocalSocket::Taken(std::string_view)> take) override {
+  bool ReceiveHere(std::uint64_t,
+                   absl::FunctionRef<LocalSocket::Taken(std::string_view)> take,
+                   absl::FunctionRef<bool()> waits) override {
     std::deque<std::string> left;
+    if (before_receiving != nullptr) before_receiving();
     {
       MutexLock lock(&mutex_);
       if (!lets_receive_ || receiving_) return false;
       receiving_ = true;
       changed_.SignalAll();
     }
-    while (const std::optional<std::string> packet = Next()) {
+    while (waits()) {
+      const std::optional<std::string> packet = Next();
+      if (!packet) break;
       if (take(*packet) == LocalSocket::Taken::kLast) break;
     }
     {
@@ -60,6 +63,11 @@ class TestLine : public CallLine {
     // What the socket's own thread would find.
     for (const std::string& packet : left) EXPECT_OK(calls_->OnFrame(packet));
     return true;
+  }
+  // Of who received before, and takes a stop for its own.
+  void ForgetStop() {
+    MutexLock lock(&mutex_);
+    stop_ = false;
   }
   void StopReceiving(std::uint64_t) override {
     MutexLock lock(&mutex_);
@@ -85,6 +93,8 @@ class TestLine : public CallLine {
   }
 
   bool refuse_sends = false;
+  // Runs in ReceiveHere, before it is known that nobody else receives.
+  std::function<void()> before_receiving;
   std::atomic<int> lends{0};
   std::atomic<int> taken_back{0};
   Inbox<std::uint64_t> sent;
@@ -218,6 +228,27 @@ TEST_F(WaitingThreadTest, WhoOnlySleepsGivesItBackFirst) {
 
   EXPECT_EQ(line_->taken_back, 1);
   Join();
+}
+
+// One of two threads stayed for ever: the one that received before gave it its
+// answer, and took the stop that was meant for it.
+TEST_F(WaitingThreadTest, AnAnswerThatCameBeforeItReceivesIsNotSleptOver) {
+  Open(/*lets_receive=*/true);
+  line_->before_receiving = [&] {
+    // Its own turn to receive comes only now, so that it has to be stopped.
+    EXPECT_OK(calls_->OnFrame(Answer(line_->sent.Take())));
+    line_->ForgetStop();
+  };
+  bool answered = false;
+
+  WaitingThread waiting(calls_.get());
+  ASSERT_TRUE(Start([&](absl::StatusOr<std::string> bytes, Way) {
+    answered = bytes.ok();
+    waiting.Finish();
+  }));
+  waiting.Wait();
+
+  EXPECT_TRUE(answered);
 }
 
 TEST_F(WaitingThreadTest, CallsThatAnAnswerMakesAreItsOwnToo) {

@@ -106,9 +106,9 @@ class FrameAnswers : public CallLine {
     });
     return absl::OkStatus();
   }
-  bool ReceiveHere(
-      std::uint64_t,
-      absl::FunctionRef<LocalSocket::Taken(std::string_view)>) override {
+  bool ReceiveHere(std::uint64_t,
+                   absl::FunctionRef<LocalSocket::Taken(std::string_view)>,
+                   absl::FunctionRef<bool()>) override {
     return false;
   }
   void StopReceiving(std::uint64_t) override {}

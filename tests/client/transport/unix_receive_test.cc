@@ -16,6 +16,8 @@ namespace {
 
 using Taken = LocalSocket::Taken;
 
+constexpr auto kWaits = [] { return true; };
+
 class UnixReceiveTest : public UnixSocketTest {
  protected:
   UnixReceiveTest()
@@ -25,11 +27,13 @@ class UnixReceiveTest : public UnixSocketTest {
   void Lend() {
     ASSERT_OK(thread_.Start("lent", [this] {
       while (client_.closed.empty() &&
-             !client_.socket->ReceiveHere([this](std::string_view message) {
-               if (message == "not mine") return Taken::kNotMine;
-               taken_.Put(std::string(message));
-               return message == "last" ? Taken::kLast : Taken::kMine;
-             })) {
+             !client_.socket->ReceiveHere(
+                 [this](std::string_view message) {
+                   if (message == "not mine") return Taken::kNotMine;
+                   taken_.Put(std::string(message));
+                   return message == "last" ? Taken::kLast : Taken::kMine;
+                 },
+                 kWaits)) {
       }
     }));
     // Until it has begun, the loop gets what comes.
@@ -109,7 +113,7 @@ TEST_F(UnixReceiveTest, AStopThatComesTooEarlyEndsTheNextAtOnce) {
   client_.socket->StopReceiving();
 
   while (!client_.socket->ReceiveHere(
-      [](std::string_view) { return Taken::kMine; })) {
+      [](std::string_view) { return Taken::kMine; }, kWaits)) {
   }
 }
 
@@ -126,10 +130,12 @@ TEST_F(UnixReceiveTest, WhatComesWhileItIsLentWaitsForWhoReceivesHere) {
   EXPECT_EQ(other.messages.Take().bytes, "later");
 
   EXPECT_TRUE(client_.messages.empty());
-  EXPECT_TRUE(client_.socket->ReceiveHere([](std::string_view message) {
-    EXPECT_EQ(message, "last");
-    return Taken::kLast;
-  }));
+  EXPECT_TRUE(client_.socket->ReceiveHere(
+      [](std::string_view message) {
+        EXPECT_EQ(message, "last");
+        return Taken::kLast;
+      },
+      kWaits));
   Send("after");
   EXPECT_EQ(client_.messages.Take().bytes, "after");
 }
@@ -145,6 +151,18 @@ TEST_F(UnixReceiveTest, WhatIsTakenBackIsTheLoopsAgain) {
   EXPECT_EQ(client_.messages.Take().bytes, "second");
 }
 
+TEST_F(UnixReceiveTest, WhoWaitsForNothingAnyMoreDoesNotSleep) {
+  Send("first");
+  EXPECT_EQ(client_.messages.Take().bytes, "first");
+
+  while (!client_.socket->ReceiveHere(
+      [](std::string_view) { return Taken::kMine; }, [] { return false; })) {
+  }
+  Send("after");
+
+  EXPECT_EQ(client_.messages.Take().bytes, "after");
+}
+
 TEST_F(UnixReceiveTest, ThePeersEndEndsIt) {
   Lend();
 
@@ -153,7 +171,7 @@ TEST_F(UnixReceiveTest, ThePeersEndEndsIt) {
   thread_.Join();
   EXPECT_EQ(client_.closed.Take().code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(client_.socket->ReceiveHere(
-      [](std::string_view) { return Taken::kMine; }));
+      [](std::string_view) { return Taken::kMine; }, kWaits));
 }
 
 TEST_F(UnixReceiveTest, ClosingOnThisSideEndsIt) {
@@ -169,7 +187,7 @@ TEST_F(UnixReceiveTest, OnlyOneReceivesAtATime) {
   Lend();
 
   EXPECT_FALSE(client_.socket->ReceiveHere(
-      [](std::string_view) { return Taken::kMine; }));
+      [](std::string_view) { return Taken::kMine; }, kWaits));
 
   client_.socket->StopReceiving();
   thread_.Join();
