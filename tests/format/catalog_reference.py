@@ -12,7 +12,6 @@ import sys
 
 from reference import (
     ANCHOR,
-    GOLDEN,
     KEY,
     NAMESPACE,
     PARENT,
@@ -24,6 +23,7 @@ from reference import (
     u16,
     u32,
     u64,
+    write_or_check,
 )
 
 VERSION = 1
@@ -179,16 +179,5 @@ def render():
     return "\n".join(out) + "\n"
 
 
-def main():
-    path = GOLDEN / "catalog_schema.hex"
-    if sys.argv[1:] == ["--check"]:
-        if not path.exists() or path.read_text() != render():
-            print(f"{path} is not what catalog_reference.py writes")
-            return 1
-        return 0
-    path.write_text(render())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check("catalog_reference.py", {"catalog_schema.hex": render()}))

@@ -424,20 +424,26 @@ def render(sections):
     return "\n".join(out) + "\n"
 
 
-def main():
+def write_or_check(script, files):
+    """Writes golden files, or, with --check, says which of them differ; the
+    process's exit status."""
     check = sys.argv[1:] == ["--check"]
-    files = {name: render(sections()) for name, sections in FILES.items()}
-    lines = [line for name in PROTOS for line in numbers_of(name)]
-    files["fields.txt"] = "\n".join(lines) + "\n"
     differing = 0
     for name, wanted in files.items():
         path = GOLDEN / name
         if check and (not path.exists() or path.read_text() != wanted):
-            print(f"{path} is not what reference.py writes")
+            print(f"{path} is not what {script} writes")
             differing += 1
         elif not check:
             path.write_text(wanted)
     return 1 if differing else 0
+
+
+def main():
+    files = {name: render(sections()) for name, sections in FILES.items()}
+    lines = [line for name in PROTOS for line in numbers_of(name)]
+    files["fields.txt"] = "\n".join(lines) + "\n"
+    return write_or_check("reference.py", files)
 
 
 if __name__ == "__main__":

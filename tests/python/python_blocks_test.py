@@ -333,7 +333,7 @@ class BlocksTest(NodeTest):
 class StubsTest(unittest.TestCase):
     """What type checkers are told is what is there."""
 
-    def stubs(self):
+    def declared(self):
         """Name to public members of each class; to None for functions."""
         path = os.path.join(os.path.dirname(firnkv.__file__), "_core.pyi")
         with open(path, encoding="utf-8") as file:
@@ -346,17 +346,17 @@ class StubsTest(unittest.TestCase):
                    if isinstance(one, ast.FunctionDef)}
             return own.union(*(members(classes[base.id])
                                for base in node.bases))
-        stubs = {name: members(node) for name, node in classes.items()
+        names = {name: members(node) for name, node in classes.items()
                  if not name.startswith("_")}
-        stubs.update((node.name, None) for node in tree.body
+        names.update((node.name, None) for node in tree.body
                      if isinstance(node, ast.FunctionDef))
-        return stubs
+        return names
 
-    def test_stubs_have_every_name_and_no_other(self):
-        stubs = self.stubs()
+    def test_every_name_is_declared_and_no_other(self):
+        declared = self.declared()
         there = {name for name in vars(_core) if not name.startswith("_")}
-        self.assertEqual(set(stubs), there)
-        for name, members in stubs.items():
+        self.assertEqual(set(declared), there)
+        for name, members in declared.items():
             if members is None:
                 continue
             public = {one for one in members if not one.startswith("_")}
