@@ -69,8 +69,19 @@ class RealNode:
                    for line in self.said().splitlines())
 
     def stop(self):
-        """SIGSTOP: it is there and says nothing."""
+        """SIGSTOP: it is there and says nothing, from the return on: a thread
+        that runs on another core gets to its signal a moment later."""
         self.process.send_signal(signal.SIGSTOP)
+        until("every thread stands", self.stands)
+
+    def stands(self):
+        tasks = f"/proc/{self.process.pid}/task"
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/stat", encoding="utf-8") as stat:
+                # The state is behind the name, which may hold anything.
+                if stat.read().rpartition(")")[2].split()[0] != "T":
+                    return False
+        return True
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)
