@@ -1,6 +1,9 @@
 // Trials that are about the catalog and its members (trials.h).
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "proto/base/request.h"
@@ -55,6 +58,50 @@ void Trials::RestartCatalog(const SimStore::Families* state) {
     catalog.store()->Load(*state);
   }
   if (!catalog.Start().ok()) Violation("NO RESTART", "the catalog");
+}
+
+// --- A strict clear.
+
+void Trials::AStrictClearBehindACut() {
+  scene_ = "a strict clear behind a cut";
+  if (parts_.operations->corruption_expected()) return;
+  const int number = 1 + Someone(parts_.cluster->nodes());
+  const std::string host = parts_.cluster->Node(number).host();
+  const int tenant = Someone(2);
+  SimWorker* const worker = &parts_.cluster->Worker(number, tenant);
+  const std::vector<PlannedBlock>& all =
+      parts_.keys->singles(KeySpace::kStrict);
+  const std::vector<PlannedBlock> some(all.begin(), all.begin() + 4);
+  if (!Store(worker, KeySpace::kStrict, some)) return;
+  parts_.cluster->Partition(host, SimCatalog::kHost);
+  // Its lease, of 10 s, has ended: nobody waits for the node.
+  parts_.cluster->RunFor(absl::Seconds(12));
+  const NamespaceHandle& handle = worker->name_space(KeySpace::kStrict);
+  if (!Clear(tenant, handle) || !AwaitClear(tenant, handle)) return;
+  // The node has heard nothing, and the oracle judges what it says.
+  parts_.reckoning->Read(worker, KeySpace::kStrict, some,
+                         ReadWant::kEveryBlock);
+  parts_.cluster->Heal(host, SimCatalog::kHost);
+  AwaitMembers();
+}
+
+bool Trials::AwaitClear(int tenant, const NamespaceHandle& handle) {
+  constexpr int kLooks = 10;
+  for (int i = 0; i < kLooks; ++i) {
+    std::optional<std::size_t> pending;
+    parts_.cluster->Admin().Clear(
+        parts_.cluster->options().tenants[tenant], handle.name,
+        SimAdmin::ClearMode::kReportOnly, [&](const SimAdmin::Cleared& report) {
+          pending = report.status.ok() ? report.pending : SIZE_MAX;
+        });
+    if (!Await("who is pending", [&] { return pending.has_value(); })) {
+      return false;
+    }
+    if (*pending == 0) return true;
+    parts_.cluster->RunFor(absl::Seconds(1));
+  }
+  Violation("NEVER", "a clear that nobody is pending of");
+  return false;
 }
 
 // --- A second run.

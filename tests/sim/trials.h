@@ -61,6 +61,11 @@ class Trials {
   // Of the chained namespace, by who has just heard of its clear.
   bool ReadAfterAClear(SimWorker* reader,
                        const std::vector<PlannedBlock>& blocks);
+  // Rule C4: a node that is no member any more does not serve what was cleared
+  // strictly behind its back (catalog_trials.cc).
+  void AStrictClearBehindACut();
+  // Until nobody is pending: members hear of it with their heartbeats.
+  bool AwaitClear(int tenant, const NamespaceHandle& handle);
   // The part of a chain that is elsewhere is read to its last block.
   void AChainElsewhere();
   // Rules P2, P6, P7, A7: what is leased stays where it is for its time,
