@@ -44,6 +44,8 @@ inline constexpr KeptSeed kKeptSeeds[] = {
     // A node whose planned pause came between the death of its workers and the
     // look at what they had left (here the look was wrong).
     {207177, "PauseBeforeSessionsWereOver"},
+    // A client that was stopped when its session broke and died so: as 7329.
+    {1004811, "SessionOfAClientThatDiedStopped"},
 };
 
 }  // namespace firnkv

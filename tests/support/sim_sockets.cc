@@ -256,7 +256,8 @@ void SimSockets::BreakAll() {
   for (const std::weak_ptr<SimSocketPair>& weak : pairs_) {
     if (Pair pair = weak.lock()) ClosePair(pair);
   }
-  pairs_.clear();
+  // Remembered on: what this process has not received by then is dropped only
+  // when it dies, and the peer is told.
 }
 
 absl::StatusOr<std::unique_ptr<LocalSocket>> SimSockets::Connect(

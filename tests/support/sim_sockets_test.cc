@@ -26,7 +26,8 @@ class SimSocketsTest : public ::testing::Test {
                               heard_.push_back(message);
                               memory_ = std::move(memory);
                             },
-                        .on_closed = [&](absl::Status) { closed_ = true; }});
+                        .on_closed = [&](absl::Status) { closed_ = true; },
+                        .on_gone = [&] { gone_ = true; }});
     });
   }
 
@@ -41,6 +42,7 @@ class SimSocketsTest : public ::testing::Test {
   std::vector<std::string> heard_;
   std::shared_ptr<SharedMemory> memory_;
   bool closed_ = false;
+  bool gone_ = false;
 };
 
 TEST_F(SimSocketsTest, MessagesArriveInOrder) {
@@ -89,6 +91,27 @@ TEST_F(SimSocketsTest, ThePeerLearnsOfAProcesssDeathAfterItsLastMessage) {
 
   EXPECT_THAT(heard_, ElementsAre("last words"));
   EXPECT_TRUE(closed_);
+}
+
+// As the kernel has it: what waits for a process goes when that dies, also where
+// the connection had ended long before.
+TEST_F(SimSocketsTest, WhatAStoppedClientLeavesUnreadIsGoneWhenItDies) {
+  ASSERT_OK_AND_ASSIGN(auto socket, client_.Connect("/node.sock"));
+  socket->Start({.on_message = [](std::string, auto) {},
+                 .on_closed = [](absl::Status) {},
+                 .on_gone = {}});
+  world_.RunUntilIdle();
+  client_process_->Pause();
+  ASSERT_OK(accepted_->Send("unread", nullptr));
+  client_.BreakAll();
+  world_.RunUntilIdle();
+  ASSERT_TRUE(closed_);
+  ASSERT_FALSE(gone_);
+
+  client_process_->Kill();
+  world_.RunUntilIdle();
+
+  EXPECT_TRUE(gone_);
 }
 
 TEST_F(SimSocketsTest, NothingIsHeardByASocketThatIsDestroyed) {
