@@ -23,12 +23,13 @@ std::uint64_t PagesOf(const RecordPlace& place) {
 
 FlashReader::FlashReader(const Options& options, BlockDevice* device,
                          FlashSpace* space, Executor* executor,
-                         FlashLedger* ledger)
+                         FlashLedger* ledger, std::function<void()> on_isolated)
     : options_(options),
       device_(device),
       space_(space),
       executor_(executor),
       ledger_(ledger),
+      on_isolated_(std::move(on_isolated)),
       pool_(std::max(
           options.buffer_bytes,
           2 * (space->layout().largest_block_bytes + 4 * kFlashPage))) {}
@@ -200,7 +201,7 @@ void FlashReader::Land(Flight* flight) {
     GiveWhole(flight, std::move(record));
     return;
   }
-  if (!record && flight->status.ok()) Isolate(*flight);
+  if (!record && flight->status.ok()) Isolate(*flight, nullptr);
   std::vector<std::unique_ptr<Search>> searches = std::move(flight->searches);
   for (std::unique_ptr<Search>& search : searches) {
     if (record) {
@@ -221,7 +222,7 @@ void FlashReader::Deliver(Flight* flight, const RecordHeader& record,
     if (space_->FingerprintOf(record.header.block) !=
         space_->FingerprintOf(load.block)) {
       // A whole record, of a block that nobody put there.
-      Isolate(*flight);
+      Isolate(*flight, nullptr);
       Fail(LoadOutcome::kCorrupt, std::move(search));
       return;
     }
@@ -231,7 +232,9 @@ void FlashReader::Deliver(Flight* flight, const RecordHeader& record,
   }
   if (held.name.tenant != load.tenant ||
       record.header.clear_epoch != load.clear_epoch) {
-    if (space_->Drop(held)) ledger_->cleared_records.Add();
+    if (space_->Drop(held, &record.header.block)) {
+      ledger_->cleared_records.Add();
+    }
     TryNext(std::move(search));
     return;
   }
@@ -241,7 +244,7 @@ void FlashReader::Deliver(Flight* flight, const RecordHeader& record,
     return;
   }
   if (!CopyOut(*flight, record, search.get())) {
-    Isolate(*flight);
+    Isolate(*flight, &record);
     Fail(LoadOutcome::kCorrupt, std::move(search));
     return;
   }
@@ -287,15 +290,22 @@ void FlashReader::GiveWhole(Flight* flight,
         whole.header = *std::move(record);
       }
     }
-    if (whole.outcome == LoadOutcome::kCorrupt) Isolate(*flight);
+    if (whole.outcome == LoadOutcome::kCorrupt) {
+      Isolate(*flight, record ? &*record : nullptr);
+    }
   }
   whole.record = std::move(flight->record);
   whole.buffer = std::move(flight->buffer);
   std::move(flight->whole)(std::move(whole));
 }
 
-void FlashReader::Isolate(const Flight& flight) {
-  if (space_->Drop(flight.record)) ledger_->corrupt_records.Add();
+void FlashReader::Isolate(const Flight& flight, const RecordHeader* record) {
+  if (!space_->Drop(flight.record,
+                    record == nullptr ? nullptr : &record->header.block)) {
+    return;
+  }
+  ledger_->corrupt_records.Add();
+  on_isolated_();
 }
 
 void FlashReader::Fail(LoadOutcome outcome, std::unique_ptr<Search> search) {

@@ -25,6 +25,7 @@
 #define FIRNKV_SERVER_TIER_FLASH_READER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -73,8 +74,10 @@ class FlashReader {
     std::size_t max_loads = 16'384;
   };
 
+  // `on_isolated` runs after a damaged record has left, under no lock.
   FlashReader(const Options& options, BlockDevice* device, FlashSpace* space,
-              Executor* executor, FlashLedger* ledger);
+              Executor* executor, FlashLedger* ledger,
+              std::function<void()> on_isolated);
   ~FlashReader();
 
   // Loads that would wait beyond `deadline` for the device are kCongested, and
@@ -130,7 +133,8 @@ class FlashReader {
   void Fail(LoadOutcome outcome, std::unique_ptr<Search> search);
   void End(std::unique_ptr<Search> search, LoadOutcome outcome,
            const SlotHeader& header) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Isolate(const Flight& flight);
+  // Null: its header does not say whose it is.
+  void Isolate(const Flight& flight, const RecordHeader* record);
   absl::Span<std::byte> RecordBytes(const Flight& flight) const;
   std::optional<RecordHeader> HeaderOf(const Flight& flight) const;
 
@@ -139,6 +143,7 @@ class FlashReader {
   FlashSpace* const space_;
   Executor* const executor_;
   FlashLedger* const ledger_;
+  const std::function<void()> on_isolated_;
   BufferPool pool_;
   TaskScope scope_;
 

@@ -1,5 +1,6 @@
 #include "server/tier/flash_reclaimer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "proto/base/check.h"
@@ -7,12 +8,13 @@
 namespace firnkv {
 
 FlashReclaimer::FlashReclaimer(FlashSpace* space, FlashReader* reader,
-                               FlashWriter* writer, const SegmentOrder* order,
-                               Executor* executor, FlashLedger* ledger,
-                               MayAppend may_append)
+                               FlashWriter* writer, FlashContents* contents,
+                               const SegmentOrder* order, Executor* executor,
+                               FlashLedger* ledger, MayAppend may_append)
     : space_(space),
       reader_(reader),
       writer_(writer),
+      contents_(contents),
       order_(order),
       executor_(executor),
       ledger_(ledger),
@@ -50,12 +52,27 @@ void FlashReclaimer::Stop(Task done) {
   Later(&FlashReclaimer::Pump);
 }
 
+std::vector<SegmentFacts> FlashReclaimer::Candidates() {
+  std::vector<SegmentFacts> sealed = space_->Sealed();
+  const BootTime now = executor_->clock()->Now();
+  {
+    MutexLock lock(&mutex_);
+    const auto stays = [this, now](const SegmentFacts& one) {
+      const auto it = unreadable_.find(one.segment);
+      return it != unreadable_.end() && now < it->second;
+    };
+    sealed.erase(std::remove_if(sealed.begin(), sealed.end(), stays),
+                 sealed.end());
+  }
+  return order_->Order(std::move(sealed));
+}
+
 void FlashReclaimer::Pump() {
   std::vector<Wish> ended;
   Task stopped;
   bool begin = false;
   // No lock of the policy's, and none of ours around the space's copy.
-  std::vector<SegmentFacts> sealed = order_->Order(space_->Sealed());
+  const std::vector<SegmentFacts> sealed = Candidates();
   const std::uint32_t free = space_->free_segments();
   {
     MutexLock lock(&mutex_);
@@ -123,8 +140,31 @@ void FlashReclaimer::OnRecord(WholeRecord record) {
 }
 
 void FlashReclaimer::Retire() {
+  SegmentName name;
+  name.device = space_->layout().device;
+  name.segment = going_->facts.segment;
+  name.lap = FlashLap{going_->facts.lap};
+  name.tenant = going_->facts.tenant;
+  if (!space_->Told(name)) return OnContents(std::vector<ContentsEntry>());
+  contents_->Read(
+      name, [this](const std::optional<std::vector<ContentsEntry>>& entries) {
+        OnContents(entries);
+      });
+}
+
+void FlashReclaimer::OnContents(
+    const std::optional<std::vector<ContentsEntry>>& entries) {
   const SegmentFacts facts = going_->facts;
-  if (!space_->Retire(facts.segment, FlashLap{facts.lap},
+  if (!entries) {
+    going_.reset();
+    {
+      MutexLock lock(&mutex_);
+      unreadable_[facts.segment] = executor_->clock()->Now() + kUnreadablePause;
+      busy_ = false;
+    }
+    return Later(&FlashReclaimer::Pump);
+  }
+  if (!space_->Retire(facts.segment, FlashLap{facts.lap}, *entries,
                       [this] { Later(&FlashReclaimer::OnFree); })) {
     // Somebody else retired it.
     Later(&FlashReclaimer::OnFree);

@@ -3,6 +3,10 @@
 // within the endurance budget, then the segment retires, and is free once its
 // last hold has ended (rule F4).
 //
+// What others were told of its records is taken back in the same step, which
+// needs its table of contents: a segment whose table cannot be read stays, and
+// is tried again after kUnreadablePause.
+//
 // One segment at a time. A record that cannot be written again (no budget, no
 // room, not confirmed, corrupt) goes with its segment: this is a cache.
 //
@@ -18,12 +22,15 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "proto/base/executor.h"
 #include "proto/base/mutex.h"
 #include "server/policy/segment_order.h"
+#include "server/tier/flash_contents.h"
 #include "server/tier/flash_reader.h"
 #include "server/tier/flash_writer.h"
 
@@ -38,8 +45,8 @@ class FlashReclaimer {
       std::function<bool(const TenantId& tenant, const SlotHeader& header)>;
 
   FlashReclaimer(FlashSpace* space, FlashReader* reader, FlashWriter* writer,
-                 const SegmentOrder* order, Executor* executor,
-                 FlashLedger* ledger, MayAppend may_append);
+                 FlashContents* contents, const SegmentOrder* order,
+                 Executor* executor, FlashLedger* ledger, MayAppend may_append);
   ~FlashReclaimer();
 
   // Frees the fewest segments, first those that the policy puts first, that
@@ -55,6 +62,8 @@ class FlashReclaimer {
   void Stop(Task done) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  static constexpr absl::Duration kUnreadablePause = absl::Minutes(1);
+
   struct Wish {
     std::uint64_t bytes = 0;
     std::uint64_t freed_bytes = 0;
@@ -71,12 +80,17 @@ class FlashReclaimer {
   void NextRecord() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRecord(WholeRecord record) ABSL_LOCKS_EXCLUDED(mutex_);
   void Retire() ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnContents(const std::optional<std::vector<ContentsEntry>>& entries)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Those that can go now, in their order.
+  std::vector<SegmentFacts> Candidates() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnFree() ABSL_LOCKS_EXCLUDED(mutex_);
   void Later(void (FlashReclaimer::*next)());
 
   FlashSpace* const space_;
   FlashReader* const reader_;
   FlashWriter* const writer_;
+  FlashContents* const contents_;
   const SegmentOrder* const order_;
   Executor* const executor_;
   FlashLedger* const ledger_;
@@ -88,6 +102,8 @@ class FlashReclaimer {
   std::uint32_t keep_free_ ABSL_GUARDED_BY(mutex_) = 0;
   // Only one step of it runs at a time.
   std::unique_ptr<Going> going_;
+  // By number: until when each is left alone.
+  std::map<std::uint32_t, BootTime> unreadable_ ABSL_GUARDED_BY(mutex_);
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Task stopped_ ABSL_GUARDED_BY(mutex_);

@@ -160,7 +160,8 @@ void FlashRecovery::OnContents(Work* work, bool read) {
 void FlashRecovery::Publish(const SegmentName& name,
                             const std::vector<ContentsEntry>& entries) {
   space_->Recover(name);
-  space_->Publish(name.segment, entries);
+  // Told once it is known whose it is and that it may be served (rule C3).
+  space_->Publish(name.segment, entries, FlashSpace::Telling::kLater);
 }
 
 // --- A scan.

@@ -28,6 +28,20 @@ void FlashScrubber::StepIn(absl::Duration delay) {
                              scope_.Wrap([this] { Step(); }));
 }
 
+void FlashScrubber::WalkNow() {
+  TimerId timer = TimerId::kNone;
+  {
+    MutexLock lock(&mutex_);
+    // In the middle of a walk there is nothing to begin.
+    if (stopping_ || reading_ || next_ != RecordNumber{}) return;
+    timer = std::exchange(timer_, TimerId::kNone);
+  }
+  // False: the step runs just now, and begins the walk.
+  const bool waited = timer == TimerId::kNone || executor_->Cancel(timer);
+  MutexLock lock(&mutex_);
+  if (waited && !stopping_) StepIn(absl::ZeroDuration());
+}
+
 bool FlashScrubber::Find(std::optional<HeldRecord>* record) {
   while (next_.segment < space_->layout().segments) {
     const std::optional<std::uint32_t> ordinal =
@@ -52,6 +66,8 @@ void FlashScrubber::Step() {
     if (!Find(&record)) {
       ++passes_;
       next_ = RecordNumber{};
+      // Only asked for.
+      if (options_.budget.bytes_a_day == 0) return;
       StepIn(options_.pause);
       return;
     }

@@ -46,6 +46,8 @@ class FlashScrubber {
   ~FlashScrubber();
 
   void Start() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Begins a walk now, from the first segment, unless one is under way.
+  void WalkNow() ABSL_LOCKS_EXCLUDED(mutex_);
   // `done` once no read is under way.
   void Stop(Task done) ABSL_LOCKS_EXCLUDED(mutex_);
   ScrubProgress progress() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -20,11 +20,13 @@ void SegmentHold::End() {
 }
 
 FlashSpace::FlashSpace(const Options& options, const FlashSuperblock& layout,
-                       Random* random, TakeGenerations take_generations)
+                       Random* random, TakeGenerations take_generations,
+                       PoolEvents* events)
     : options_(options),
       layout_(layout),
       random_(random),
       take_generations_(std::move(take_generations)),
+      events_(events),
       secret_(random->Next64()),
       segments_(layout.segments),
       index_(layout.segments),
@@ -91,7 +93,8 @@ void FlashSpace::Recover(const SegmentName& name) {
 }
 
 Generation FlashSpace::Publish(std::uint32_t number,
-                               absl::Span<const ContentsEntry> records) {
+                               absl::Span<const ContentsEntry> records,
+                               Telling telling) {
   std::vector<std::uint64_t> fingerprints;
   fingerprints.reserve(records.size());
   for (const ContentsEntry& record : records) {
@@ -106,9 +109,17 @@ Generation FlashSpace::Publish(std::uint32_t number,
   for (std::size_t i = 0; i < records.size(); ++i) {
     const ContentsEntry& record = records[i];
     if (i + kAhead < records.size()) index_.Prefetch(fingerprints[i + kAhead]);
-    index_.Add(number, fingerprints[i],
-               PlaceRecordAt(record.offset, record.length, record.padded),
-               record.length);
+    const RecordNumber added =
+        index_.Add(number, fingerprints[i],
+                   PlaceRecordAt(record.offset, record.length, record.padded),
+                   record.length);
+    if (tells() && telling == Telling::kNow) {
+      // The catalog knows one copy of a block here: the older one goes first.
+      if (const auto older = FindTold(fingerprints[i])) {
+        Untell(*older, record.block);
+      }
+      Tell(added, record);
+    }
     segment.live_bytes += record.length;
     ++segment.live_records;
   }
@@ -169,6 +180,22 @@ bool FlashSpace::MayHold(const BlockId& block) const {
   return index_.Has(fingerprint);
 }
 
+std::optional<std::uint64_t> FlashSpace::LengthOf(const BlockId& block) const {
+  const std::uint64_t fingerprint = FingerprintOf(block);
+  std::vector<SegmentIndex::Record> records;
+  MutexLock lock(&mutex_);
+  index_.Find(fingerprint, &records);
+  std::optional<std::uint64_t> length;
+  Generation youngest = Generation::kNone;
+  for (const SegmentIndex::Record& record : records) {
+    const Generation generation = GenerationOf(record.number);
+    if (generation < youngest) continue;
+    youngest = generation;
+    length = record.length;
+  }
+  return length;
+}
+
 std::optional<HeldRecord> FlashSpace::Get(RecordNumber number) {
   MutexLock lock(&mutex_);
   SegmentIndex::Record record;
@@ -197,20 +224,26 @@ void FlashSpace::CountRead(const HeldRecord& record, BootTime now) {
 
 // --- Leaving.
 
-bool FlashSpace::DropLocked(RecordNumber number) {
+bool FlashSpace::DropLocked(RecordNumber number, const BlockId* block) {
   SegmentIndex::Record record;
   if (!index_.Get(number, &record)) return false;
   index_.Remove(number);
   Segment& segment = segments_[number.segment];
   segment.live_bytes -= record.length;
   --segment.live_records;
+  if (!IsTold(number)) return true;
+  if (block != nullptr) {
+    Untell(number, *block);
+  } else {
+    ++lagging_;
+  }
   return true;
 }
 
-bool FlashSpace::Drop(const HeldRecord& record) {
+bool FlashSpace::Drop(const HeldRecord& record, const BlockId* block) {
   MutexLock lock(&mutex_);
   CHECK(record.hold.held());
-  return DropLocked(record.number);
+  return DropLocked(record.number, block);
 }
 
 std::size_t FlashSpace::Erase(const BlockId& block) {
@@ -218,7 +251,9 @@ std::size_t FlashSpace::Erase(const BlockId& block) {
   MutexLock lock(&mutex_);
   std::vector<SegmentIndex::Record> records;
   index_.Find(fingerprint, &records);
-  for (const SegmentIndex::Record& record : records) DropLocked(record.number);
+  for (const SegmentIndex::Record& record : records) {
+    DropLocked(record.number, &block);
+  }
   return records.size();
 }
 
@@ -229,7 +264,8 @@ Task FlashSpace::BecomeFree(Segment* segment) {
   return std::exchange(segment->free, nullptr);
 }
 
-bool FlashSpace::Retire(std::uint32_t number, FlashLap lap, Task free) {
+bool FlashSpace::Retire(std::uint32_t number, FlashLap lap,
+                        absl::Span<const ContentsEntry> entries, Task free) {
   Task run;
   {
     MutexLock lock(&mutex_);
@@ -237,6 +273,13 @@ bool FlashSpace::Retire(std::uint32_t number, FlashLap lap, Task free) {
     if (segment.name.lap != lap || (segment.state != SegmentState::kOpen &&
                                     segment.state != SegmentState::kSealed)) {
       return false;
+    }
+    for (std::uint32_t i = 0; i < segment.told.size(); ++i) {
+      if (!segment.told[i]) continue;
+      CHECK(i < entries.size());
+      SegmentIndex::Record record;
+      if (!index_.Get({number, i}, &record)) --lagging_;
+      Untell({number, i}, entries[i].block);
     }
     index_.RemoveSegment(number);
     segment.live_bytes = 0;
@@ -312,6 +355,8 @@ FlashSpaceSnapshot FlashSpace::Look() const {
   look.records = index_.records();
   look.holds = holds_;
   look.index_bytes = index_.memory_bytes();
+  look.told = told_;
+  look.lagging = lagging_;
   return look;
 }
 

@@ -12,13 +12,15 @@ namespace firnkv {
 FlashTier::FlashTier(const Options& options, BlockDevice* device,
                      Executor* executor, Random* random,
                      const SegmentOrder* order,
-                     FlashSpace::TakeGenerations take_generations)
+                     FlashSpace::TakeGenerations take_generations,
+                     PoolEvents* events)
     : options_(options),
       device_(device),
       executor_(executor),
       random_(random),
       order_(order),
       take_generations_(std::move(take_generations)),
+      events_(events),
       opening_(options.opening, device, random, executor->clock()),
       endurance_(options.endurance),
       breaker_(options.breaker) {}
@@ -48,13 +50,21 @@ void FlashTier::OnOpened(const absl::StatusOr<FlashSuperblock>& superblock) {
     return;
   }
   space_ = std::make_unique<FlashSpace>(options_.space, *superblock, random_,
-                                        take_generations_);
+                                        take_generations_, events_);
   writer_ = std::make_unique<FlashWriter>(options_.writer, device_,
                                           space_.get(), executor_, &ledger_);
-  reader_ = std::make_unique<FlashReader>(options_.reader, device_,
-                                          space_.get(), executor_, &ledger_);
+  reader_ = std::make_unique<FlashReader>(
+      options_.reader, device_, space_.get(), executor_, &ledger_, [this] {
+        if (space_->lagging() > 0) SweepIfOpen();
+      });
+  contents_ = std::make_unique<FlashContents>(
+      device_, space_.get(), writer_.get(), executor_, &ledger_);
+  sweep_ = std::make_unique<FlashSweep>(
+      space_.get(), contents_.get(), executor_,
+      [this](const TenantId& tenant) { return StandingsOf(tenant); });
   reclaimer_ = std::make_unique<FlashReclaimer>(
-      space_.get(), reader_.get(), writer_.get(), order_, executor_, &ledger_,
+      space_.get(), reader_.get(), writer_.get(), contents_.get(), order_,
+      executor_, &ledger_,
       [this](const TenantId& tenant, const SlotHeader& header) {
         return MayAppendAgain(tenant, header);
       });
@@ -74,6 +84,12 @@ void FlashTier::OnRecovered(const RecoveryReport& report) {
     Later([this] {
       reclaimer_->KeepFree(options_.keep_free_segments);
       scrubber_->Start();
+      {
+        MutexLock lock(&mutex_);
+        open_ = true;
+      }
+      // What was confirmed meanwhile.
+      SweepIfOpen();
       std::move(opened_)(absl::OkStatus());
     });
   });
@@ -82,21 +98,88 @@ void FlashTier::OnRecovered(const RecoveryReport& report) {
 // --- Who may.
 
 void FlashTier::Confirm(const Confirmation& confirmation) {
+  {
+    MutexLock lock(&mutex_);
+    const auto [it, added] =
+        confirmed_.try_emplace(confirmation.name_space, confirmation);
+    // A namespace keeps its tenant for life.
+    Confirmation& known = it->second;
+    CHECK(known.tenant == confirmation.tenant);
+    const ClearEpoch epoch =
+        std::max(known.clear_epoch, confirmation.clear_epoch);
+    if (!added && known.clear_epoch == epoch &&
+        known.serves == confirmation.serves) {
+      return;
+    }
+    known.clear_epoch = epoch;
+    known.serves = confirmation.serves;
+  }
+  SweepIfOpen();
+}
+
+void FlashTier::SweepIfOpen() {
+  if (events_ == nullptr || !open()) return;
+  sweep_->Request();
+}
+
+bool FlashTier::open() const {
   MutexLock lock(&mutex_);
-  const auto [it, added] =
-      confirmed_.try_emplace(confirmation.name_space, confirmation);
-  if (added) return;
-  // A namespace keeps its tenant for life.
-  CHECK(it->second.tenant == confirmation.tenant);
-  it->second.clear_epoch =
-      std::max(it->second.clear_epoch, confirmation.clear_epoch);
+  return open_;
+}
+
+// Rules C2, C3: what is not of the tenant that the catalog names is nobody's.
+FlashSweep::Standings FlashTier::StandingsOf(const TenantId& tenant) const {
+  absl::flat_hash_map<NamespaceId, Confirmation> confirmed;
+  {
+    MutexLock lock(&mutex_);
+    confirmed = confirmed_;
+  }
+  return
+      [tenant, confirmed = std::move(confirmed)](const ContentsEntry& entry) {
+        using Standing = FlashSpace::Standing;
+        const auto it = confirmed.find(entry.block.name_space);
+        if (it == confirmed.end()) return Standing::kWait;
+        const Confirmation& known = it->second;
+        if (known.tenant != tenant || entry.clear_epoch < known.clear_epoch) {
+          return Standing::kGone;
+        }
+        return known.serves && entry.clear_epoch == known.clear_epoch
+                   ? Standing::kTell
+                   : Standing::kHide;
+      };
+}
+
+bool FlashTier::settled() const { return !open() || sweep_->settled(); }
+
+void FlashTier::ReadTold(std::uint32_t from, ToldOnes got) {
+  std::optional<SegmentName> name;
+  if (open()) name = space_->NextSegment(from);
+  if (!name) {
+    Later(
+        [got = std::move(got)]() mutable { std::move(got)({}, std::nullopt); });
+    return;
+  }
+  contents_->Read(
+      *name,
+      [this, name = *name, got = std::move(got)](
+          const std::optional<std::vector<ContentsEntry>>& entries) mutable {
+        std::vector<SlotHeader> told;
+        if (entries) space_->CopyTold(name, *entries, &told);
+        std::move(got)(std::move(told), name.segment + 1);
+      });
+}
+
+void FlashTier::ScrubNow() {
+  if (open()) scrubber_->WalkNow();
 }
 
 std::optional<Tier::Confirmation> FlashTier::ConfirmedOf(
     const NamespaceId& name_space) const {
   MutexLock lock(&mutex_);
   const auto it = confirmed_.find(name_space);
-  if (it == confirmed_.end()) return std::nullopt;
+  if (!open_ || it == confirmed_.end() || !it->second.serves) {
+    return std::nullopt;
+  }
   return it->second;
 }
 
@@ -105,7 +188,7 @@ bool FlashTier::MayAppendAgain(const TenantId& tenant,
   MutexLock lock(&mutex_);
   const auto it = confirmed_.find(header.block.name_space);
   return it != confirmed_.end() && it->second.tenant == tenant &&
-         it->second.clear_epoch == header.clear_epoch &&
+         it->second.serves && it->second.clear_epoch == header.clear_epoch &&
          endurance_.Take(header.length, executor_->clock()->Now());
 }
 
@@ -149,6 +232,11 @@ bool FlashTier::failing() const {
 
 bool FlashTier::MayHold(const BlockId& block) const {
   return ConfirmedOf(block.name_space) && space_->MayHold(block);
+}
+
+std::optional<std::uint64_t> FlashTier::LengthOf(const BlockId& block) const {
+  if (!ConfirmedOf(block.name_space)) return std::nullopt;
+  return space_->LengthOf(block);
 }
 
 void FlashTier::Load(absl::Span<LoadRequest> batch, BootTime deadline) {
@@ -309,7 +397,9 @@ void FlashTier::StopParts() {
   }
   scrubber_->Stop([this, done = std::move(done)]() mutable {
     reclaimer_->Stop([this, done = std::move(done)]() mutable {
-      writer_->SealAll(std::move(done));
+      sweep_->Stop([this, done = std::move(done)]() mutable {
+        writer_->SealAll(std::move(done));
+      });
     });
   });
 }

@@ -12,6 +12,8 @@
 //     flash_reader     find, share, verify, copy out
 //     flash_reclaimer  whole segments, in the policy's order
 //     flash_scrubber   reads again what nobody asked for
+//     flash_contents   what stands in a segment, by name
+//     flash_sweep      what others were told follows what may be served
 //
 // Of a device that fails or stalls, loads and stores end at once with
 // kDeviceFailed from the moment that this is noticed (the breaker, rule F5): a
@@ -27,6 +29,7 @@
 #define FIRNKV_SERVER_TIER_FLASH_TIER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +39,7 @@
 #include "server/policy/byte_budget.h"
 #include "server/policy/segment_order.h"
 #include "server/tier/flash_breaker.h"
+#include "server/tier/flash_contents.h"
 #include "server/tier/flash_ledger.h"
 #include "server/tier/flash_opening.h"
 #include "server/tier/flash_reader.h"
@@ -43,6 +47,7 @@
 #include "server/tier/flash_recovery.h"
 #include "server/tier/flash_scrubber.h"
 #include "server/tier/flash_space.h"
+#include "server/tier/flash_sweep.h"
 #include "server/tier/flash_writer.h"
 #include "server/tier/tier.h"
 
@@ -67,7 +72,8 @@ class FlashTier : public Tier {
 
   FlashTier(const Options& options, BlockDevice* device, Executor* executor,
             Random* random, const SegmentOrder* order,
-            FlashSpace::TakeGenerations take_generations);
+            FlashSpace::TakeGenerations take_generations,
+            PoolEvents* events = nullptr);
   ~FlashTier() override;
 
   void Open(absl::AnyInvocable<void(absl::Status) &&> done) override;
@@ -85,6 +91,20 @@ class FlashTier : public Tier {
   Occupancy GetOccupancy() const override;
   std::string_view name() const override { return options_.name; }
 
+  // Of the youngest record that may be this block's; nullopt as MayHold's
+  // false.
+  std::optional<std::uint64_t> LengthOf(const BlockId& block) const;
+
+  // What `events` was told of one segment: the first at or after `from`. `got`
+  // runs on the executor with where to go on; nullopt: that was the last one.
+  // A segment that cannot be read is left out.
+  using ToldOnes =
+      absl::AnyInvocable<void(std::vector<SlotHeader>,
+                              std::optional<std::uint32_t> next) &&>;
+  void ReadTold(std::uint32_t from, ToldOnes got);
+  // What was told is what may be served.
+  bool settled() const;
+
   // Frees whole segments (FlashReclaimer::Reclaim).
   void Reclaim(std::uint64_t bytes, FlashReclaimer::Freed freed);
 
@@ -99,13 +119,21 @@ class FlashTier : public Tier {
   ScrubProgress scrub_progress() const { return scrubber_->progress(); }
   const FlashLedger& ledger() const { return ledger_; }
   bool failing() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether Open has ended well.
+  bool open() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Begins a walk of the scrubber now.
+  void ScrubNow();
+  DeviceLoad load() const { return device_->GetLoad(); }
 
  private:
   void OnOpened(const absl::StatusOr<FlashSuperblock>& superblock);
   void OnRecovered(const RecoveryReport& report);
   void StoreOne(StoreRequest request, const TenantId& tenant);
   void Append(StoreRequest request, const TenantId& tenant);
-  // nullopt: not confirmed.
+  FlashSweep::Standings StandingsOf(const TenantId& tenant) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void SweepIfOpen() ABSL_LOCKS_EXCLUDED(mutex_);
+  // nullopt: not confirmed, or not served now, or the tier is not open.
   std::optional<Confirmation> ConfirmedOf(const NamespaceId& name_space) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayAppendAgain(const TenantId& tenant, const SlotHeader& header)
@@ -123,6 +151,7 @@ class FlashTier : public Tier {
   Random* const random_;
   const SegmentOrder* const order_;
   const FlashSpace::TakeGenerations take_generations_;
+  PoolEvents* const events_;
   FlashLedger ledger_;
   TaskScope scope_;
 
@@ -132,12 +161,15 @@ class FlashTier : public Tier {
   std::unique_ptr<FlashSpace> space_;
   std::unique_ptr<FlashWriter> writer_;
   std::unique_ptr<FlashReader> reader_;
+  std::unique_ptr<FlashContents> contents_;
   std::unique_ptr<FlashRecovery> recovery_;
   std::unique_ptr<FlashReclaimer> reclaimer_;
   std::unique_ptr<FlashScrubber> scrubber_;
+  std::unique_ptr<FlashSweep> sweep_;
   RecoveryReport recovered_;
 
   mutable Mutex mutex_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<NamespaceId, Confirmation> confirmed_
       ABSL_GUARDED_BY(mutex_);
   ByteBudget endurance_ ABSL_GUARDED_BY(mutex_);

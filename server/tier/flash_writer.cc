@@ -91,6 +91,14 @@ void FlashWriter::Adopt(const SegmentName& name,
   full_.insert(name.segment);
 }
 
+std::optional<std::vector<ContentsEntry>> FlashWriter::CopyOpen(
+    const SegmentName& name) const {
+  MutexLock lock(&mutex_);
+  const auto it = open_.find(name.segment);
+  if (it == open_.end() || it->second.name != name) return std::nullopt;
+  return it->second.entries;
+}
+
 // --- Placing.
 
 void FlashWriter::Pump() {

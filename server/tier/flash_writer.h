@@ -38,6 +38,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -89,6 +90,11 @@ class FlashWriter {
   // with the next round or SealAll.
   void Adopt(const SegmentName& name, std::vector<ContentsEntry> entries,
              std::uint64_t data_end) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The published records of an open segment; nullopt: it is not open, or in
+  // another lap.
+  std::optional<std::vector<ContentsEntry>> CopyOpen(
+      const SegmentName& name) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Of records that wait or are being written.
   std::uint64_t waiting_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -141,7 +141,7 @@ void FlashWriter::WriteSeals(Round* round) {
     }
   }
   for (const SegmentName& name : empty) {
-    space_->Retire(name.segment, name.lap, [] {});
+    space_->Retire(name.segment, name.lap, {}, [] {});
   }
   std::vector<BlockDevice::WriteRequest> writes;
   for (std::size_t i = 0; i < seals.size(); ++i) {

@@ -101,6 +101,8 @@ class Tier {
     NamespaceId name_space;
     TenantId tenant;
     ClearEpoch clear_epoch = ClearEpoch::kUnknown;
+    // False: its blocks are absent and none is stored, as long as this is so.
+    bool serves = true;
   };
 
   Tier() = default;

@@ -94,8 +94,11 @@ class FlashWorld {
           const Generation first{next_generation_};
           next_generation_ += count;
           return first;
-        });
+        },
+        events_);
   }
+  // Of the tiers made from now on.
+  void TellTo(PoolEvents* events) { events_ = events; }
   // Opens it; UNKNOWN if it never was, since the power went.
   absl::Status Open() {
     if (!tier_) Make();
@@ -216,6 +219,7 @@ class FlashWorld {
   SimDevice device_;
   FlashTier::Options options_ = SmallOptions();
   ColdestSegmentFirst order_;
+  PoolEvents* events_ = nullptr;
   std::uint64_t next_generation_ = 1;
   std::uint64_t runs_ = 0;
   std::vector<Generation> generations_;
