@@ -26,28 +26,6 @@ constexpr std::uint32_t kEdge = EPOLLET;
 constexpr std::uint32_t kReceiveEvents = EPOLLIN | EPOLLRDHUP | kEdge;
 constexpr std::uint32_t kSendEvents = EPOLLOUT;
 
-// The kernel passes at most SCM_MAX_FD descriptors with a message. There is
-// room for all of them, so that each can be closed by name.
-constexpr std::size_t kMaxDescriptors = 253;
-
-// Takes every descriptor of `header` into possession.
-std::vector<Descriptor> TakeDescriptors(msghdr* header) {
-  std::vector<Descriptor> taken;
-  for (cmsghdr* control = CMSG_FIRSTHDR(header); control != nullptr;
-       control = CMSG_NXTHDR(header, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) {
-      continue;
-    }
-    const std::size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(fd));
-      taken.push_back(Descriptor(fd));
-    }
-  }
-  return taken;
-}
-
 }  // namespace
 
 UnixConnection::UnixConnection(EventLoop* loop, Descriptor socket,

@@ -45,6 +45,7 @@
 #include "client/transport/callback_gate.h"
 #include "client/transport/descriptor.h"
 #include "client/transport/event_loop.h"
+#include "client/transport/foreign_descriptor.h"
 #include "client/transport/local_socket.h"
 #include "proto/base/bytes.h"
 #include "proto/base/mutex.h"
@@ -108,6 +109,12 @@ class UnixConnection final
   // Of a closed connection that nobody uses any more; they end outside the
   // lock.
   struct Remains {
+    Remains() = default;
+    Remains(Remains&&) = default;
+    Remains& operator=(Remains&&) = default;
+    // Of what its peer has sent nothing may make us wait.
+    ~Remains() { CloseForeign(std::move(socket)); }
+
     Descriptor socket;
     std::deque<Message> unsent;
     std::optional<Watched> watched;

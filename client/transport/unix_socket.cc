@@ -13,9 +13,15 @@
 
 #include "client/transport/acceptor.h"
 #include "client/transport/descriptor.h"
+#include "client/transport/foreign_descriptor.h"
 #include "client/transport/unix_connection.h"
 #include "proto/base/status.h"
 #include "proto/base/text.h"
+
+// Of Linux 6.16; Debian 12's headers are older.
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 namespace firnkv {
 namespace {
@@ -58,10 +64,16 @@ absl::Status PathStatus(int error, std::string_view what,
   }
 }
 
-// `type`: SOCK_SEQPACKET, SOCK_STREAM.
+// `type`: SOCK_SEQPACKET, SOCK_STREAM. Over the latter no descriptors come:
+// where the kernel can, it refuses them to their sender (rule S4), since who
+// receives there does not look for any. An older one drops them.
 absl::StatusOr<Descriptor> NewSocket(int type) {
   Descriptor fd(socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "unix socket");
+  const int no = 0;
+  if (type == SOCK_STREAM) {
+    setsockopt(fd.get(), SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+  }
   return fd;
 }
 
@@ -104,10 +116,14 @@ class UnixLocalSocket : public LocalSocket {
 absl::StatusOr<std::unique_ptr<LocalSocket>> MakeSocket(EventLoop* loop,
                                                         Descriptor fd,
                                                         NamespaceProof proof) {
-  ASSIGN_OR_RETURN(const PeerCredentials peer,
-                   ReadPeerCredentials(fd.get(), proof));
+  const absl::StatusOr<PeerCredentials> peer =
+      ReadPeerCredentials(fd.get(), proof);
+  if (!peer.ok()) {
+    CloseForeign(std::move(fd));
+    return peer.status();
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<UnixConnection> connection,
-                   UnixConnection::Make(loop, std::move(fd), peer));
+                   UnixConnection::Make(loop, std::move(fd), *peer));
   return std::make_unique<UnixLocalSocket>(std::move(connection));
 }
 

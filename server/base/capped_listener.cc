@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/transport/foreign_descriptor.h"
 #include "client/transport/unix_socket.h"
 #include "proto/base/status.h"
 
@@ -58,7 +59,7 @@ void CappedListener::OnSocket(Descriptor socket) {
   }
   if (!place) {
     if (turned_away_ != nullptr) turned_away_->Add();
-    return;
+    return CloseForeign(std::move(socket));
   }
   Connection connection;
   connection.fd = socket.get();

@@ -39,6 +39,28 @@ inline Descriptor RawTcpListen(int backlog) {
   return fd;
 }
 
+// A TCP connection whose other end takes nothing: who closes it last would wait
+// for an hour.
+struct RawLingering {
+  RawLingering() {
+    const Descriptor listening = RawTcpListen(1);
+    sockaddr_storage at = {};
+    socklen_t size = sizeof(at);
+    getsockname(listening.get(), reinterpret_cast<sockaddr*>(&at), &size);
+    end = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    connect(end.get(), reinterpret_cast<const sockaddr*>(&at), size);
+    other =
+        Descriptor(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::array<char, 65536> bytes = {};
+    while (send(end.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    }
+    const linger hour = {.l_onoff = 1, .l_linger = 3600};
+    setsockopt(end.get(), SOL_SOCKET, SO_LINGER, &hour, sizeof(hour));
+  }
+  Descriptor end;
+  Descriptor other;
+};
+
 inline sockaddr_un RawUnixAddress(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;

@@ -182,6 +182,54 @@ TEST_F(UnixSocketTest, ADescriptorWithoutAMessageIsClosed) {
   EXPECT_EQ(DescriptorsOfThisProcess(), before - 1);
 }
 
+// Rule S4: whatever a peer passes on, who closes it does not wait. Nothing is
+// asserted of time: with the fault the loop tells nobody anything any more.
+TEST_F(UnixSocketTest, ASocketThatLingersStopsNobody) {
+  const auto server = MeetRawPeer();
+  RawLingering lingering;
+
+  ASSERT_TRUE(RawSend(raw_.get(), "linger", {lingering.end.get()}));
+  lingering.end.Reset();
+
+  EXPECT_EQ(server->closed.Take().code(), StatusCode::kInvalidArgument);
+}
+
+// Rule S4.
+TEST_F(UnixSocketTest, WhatLingersUnreadInTheQueueStopsNobody) {
+  raw_ = RawUnixConnect(path_);
+  auto socket = accepted_.Take();
+  RawLingering lingering;
+  ASSERT_TRUE(
+      RawSend(raw_.get(), std::string(kMaxSessionMessageBytes + 1, 'x'), {}));
+  ASSERT_TRUE(RawSend(raw_.get(), "", {}));
+  ASSERT_TRUE(RawSend(raw_.get(), "linger", {lingering.end.get()}));
+  lingering.end.Reset();
+
+  End server(std::move(socket));
+
+  EXPECT_EQ(server.closed.Take().code(), StatusCode::kInvalidArgument);
+  End other(*sockets_->Connect(path_));
+  EXPECT_NE(accepted_.Take(), nullptr);
+}
+
+// Rule S4.
+TEST_F(UnixSocketTest, WhatLingersInTheQueueOfAnotherStopsNobody) {
+  const auto server = MeetRawPeer();
+  RawLingering lingering;
+  std::array<int, 2> ends;
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()),
+            0);
+  const Descriptor outer(ends[0]);
+  Descriptor inner(ends[1]);
+  ASSERT_TRUE(RawSend(outer.get(), "linger", {lingering.end.get()}));
+  lingering.end.Reset();
+
+  ASSERT_TRUE(RawSend(raw_.get(), "queue", {inner.get()}));
+  inner.Reset();
+
+  EXPECT_EQ(server->closed.Take().code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(UnixSocketTest, WithoutDescriptorsAReceivedOneClosesTheSocket) {
   if (!kCanRunOutOfDescriptors) GTEST_SKIP();
   const auto server = MeetRawPeer();

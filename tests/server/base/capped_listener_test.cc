@@ -101,6 +101,23 @@ TEST_F(CappedListenerTest, AConnectionBeyondTheCapOfAllIsClosed) {
   EXPECT_TRUE(IsClosed(Connect()));
 }
 
+// Rule S4: who serves calls looks for no descriptors.
+TEST_F(CappedListenerTest, NoDescriptorsComeWithCalls) {
+  Start({.most = 10, .most_a_uid = 10});
+  const Descriptor one = Connect();
+  const Descriptor server_one = accepted_.Take();
+  int takes = 1;
+  socklen_t size = sizeof(takes);
+  // SO_PASSRIGHTS.
+  if (getsockopt(server_one.get(), SOL_SOCKET, 83, &takes, &size) != 0) {
+    GTEST_SKIP() << "a kernel before 6.16";
+  }
+
+  EXPECT_EQ(takes, 0);
+  EXPECT_FALSE(RawSend(one.get(), "a descriptor", {one.get()}));
+  EXPECT_TRUE(RawSend(one.get(), "bytes alone", {}));
+}
+
 TEST_F(CappedListenerTest, WhatItsServerHasClosedMakesRoom) {
   Start({.most = 10, .most_a_uid = 1});
   const Descriptor one = Connect();
