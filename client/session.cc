@@ -262,6 +262,11 @@ absl::Status Session::OnFromNode(
     if (!asked_ || asked_->region != refused->region) {
       return absl::InternalError("the node refused what nobody wanted");
     }
+    // It retired between its two descriptors, and counts as mapped here.
+    if (const auto half = regions_.find(refused->region);
+        half != regions_.end() && half->second.payload != nullptr) {
+      Queue(EncodeRegionUnmapped(refused->region), nullptr);
+    }
     FailRegion(refused->region, absl::UnavailableError(refused->reason),
                afterwards);
     AskNextDescriptor();

@@ -279,7 +279,7 @@ void FakeNode::Welcome(Session* session, const v1::SessionHello& hello) {
 void FakeNode::SendDescriptor(Session* session, std::uint64_t region,
                               std::uint32_t what) {
   v1::NodeMessage message;
-  if (refuse_descriptors || region != 1) {
+  if (refuse_descriptors || (refuse_tables && what == 1) || region != 1) {
     message.mutable_descriptor_refused()->set_region(region);
     message.mutable_descriptor_refused()->set_what(what);
     message.mutable_descriptor_refused()->set_reason("no such region");

@@ -86,6 +86,8 @@ class FakeNode : public ControlService {
   bool silent_hello = false;
   bool silent_descriptors = false;
   bool refuse_descriptors = false;
+  // Those of header tables alone: the region retired in between.
+  bool refuse_tables = false;
   bool silent_staging = false;
   // By staging id; true: refuse.
   std::function<bool(std::uint64_t)> refuse_staging;

@@ -183,6 +183,22 @@ TEST_F(SessionTest, ARetiredRegionThatWasNeverMappedIsNoNews) {
   EXPECT_EQ(client_->Stats().sessions_lost, 0u);
 }
 
+// Rules P9 and P11: the node counts a region as mapped from its first
+// descriptor on, and closes a session that never says that it unmapped it.
+TEST_F(SessionTest, ARegionRefusedHalfWayIsSaidToBeUnmapped) {
+  Connect();
+  node_->Put(Id(1), BytesFor(1, 64));
+  node_->refuse_tables = true;
+  const std::int64_t mapped = node_->machine()->memory()->mappings();
+  std::vector<Landing> wanted{{1, 64}};
+  Read(wanted);
+  RunFor(absl::Seconds(1));
+
+  EXPECT_EQ(node_->machine()->memory()->mappings(), mapped);
+  EXPECT_THAT(node_->unmapped, ElementsAre(1u));
+  EXPECT_EQ(client_->Stats().sessions_lost, 0u);
+}
+
 TEST_F(SessionTest, ClosingLeavesNothingMapped) {
   Connect();
   node_->Put(Id(1), BytesFor(1, 64));
