@@ -93,7 +93,6 @@ void RemoteWriteOperation::Flight::OnEnd(StreamEnd end, const absl::Status&) {
 
 void RemoteWriteOperation::OnReserved(const FlightRef& flight,
                                       const ReservedBody& body) {
-  parts_.epochs->Learn(request_.name_space.id, body.clear_epoch);
   {
     MutexLock lock(&mutex_);
     if (over_) return;

@@ -126,6 +126,23 @@ TEST_F(RemoteWriteTest, WhatIsThereAlreadyIsNotSent) {
   EXPECT_EQ(report_.already_there, 2u);
 }
 
+// Clear epochs are the catalog's and the local node's to say: a peer that names
+// one too high would make this client refuse every block.
+TEST_F(RemoteWriteTest, APeersClearEpochIsNotBelieved) {
+  remote_->stream().on_reserve = [](std::uint64_t request, const ReserveBody&) {
+    return FakeStream::Frame(
+               FrameType::kReserved, request,
+               EncodeReserved({.clear_epoch = ClearEpoch{99},
+                               .outcomes = {Outcome::kAlreadyThere}}),
+               "") +
+           FakeStream::WriteEnd(request);
+  };
+  EXPECT_THAT(Write(1, 1000), ElementsAre(Outcome::kAlreadyThere));
+  EXPECT_THAT(Write(1, 1000), ElementsAre(Outcome::kAlreadyThere));
+
+  EXPECT_EQ(remote_->stream().reserved.back().clear_epoch, ClearEpoch{1});
+}
+
 TEST_F(RemoteWriteTest, EachOutcomeOfTheNodeIsTheBlocks) {
   for (const Outcome outcome :
        {Outcome::kCongested, Outcome::kOverQuota, Outcome::kDenied,
