@@ -124,6 +124,9 @@ void DescribeBounds(NodeOptions* options, OptionList* list) {
   list->Count(
       "leases.max_slots_a_session", &options->leases.max_leased_slots_a_session,
       {.help = "The same, of one session.", .least = 1, .most = 1 << 26});
+  list->Count(
+      "leases.max_slots_a_tenant", &options->leases.max_leased_slots_a_tenant,
+      {.help = "The same, of one tenant.", .least = 1, .most = 1 << 26});
   list->Duration("leases.longest", &options->leases.longest,
                  {.help = "Longest read lease.",
                   .least = absl::Milliseconds(100),

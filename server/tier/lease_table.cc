@@ -10,7 +10,18 @@ namespace firnkv {
 LeaseTable::LeaseTable(const Options& options, const Clock* clock)
     : options_(options), clock_(clock) {}
 
-LeaseTable::GrantOutcome LeaseTable::Grant(SessionId session, LeaseUse use,
+bool LeaseTable::HasRoom(const Holder& holder, std::size_t slots) const {
+  const auto session = sessions_.find(holder.session);
+  const auto tenant = tenants_.find(holder.tenant);
+  const std::size_t own =
+      session == sessions_.end() ? 0 : session->second.leased_slots;
+  const std::size_t all = tenant == tenants_.end() ? 0 : tenant->second;
+  return leased_slots_ + slots <= options_.max_leased_slots &&
+         own + slots <= options_.max_leased_slots_a_session &&
+         all + slots <= options_.max_leased_slots_a_tenant;
+}
+
+LeaseTable::GrantOutcome LeaseTable::Grant(const Holder& holder, LeaseUse use,
                                            absl::Span<Wanted> wanted,
                                            absl::Duration duration) {
   CHECK(duration > absl::ZeroDuration());
@@ -19,15 +30,10 @@ LeaseTable::GrantOutcome LeaseTable::Grant(SessionId session, LeaseUse use,
     valid_for = std::min(valid_for, options_.longest_view);
   }
   const BootTime now = clock_->Now();
-  const auto owner = sessions_.find(session);
-  const std::size_t owned =
-      owner == sessions_.end() ? 0 : owner->second.leased_slots;
-  if (leased_slots_ + wanted.size() > options_.max_leased_slots ||
-      owned + wanted.size() > options_.max_leased_slots_a_session) {
-    return Refused::kTableFull;
-  }
+  if (!HasRoom(holder, wanted.size())) return Refused::kTableFull;
   Lease lease;
-  lease.session = session;
+  lease.session = holder.session;
+  lease.tenant = holder.tenant;
   lease.use = use;
   lease.ends_at = now + valid_for;
   lease.view_ends_at = now + options_.longest_view;
@@ -45,7 +51,8 @@ LeaseTable::GrantOutcome LeaseTable::Grant(SessionId session, LeaseUse use,
   const LeaseId id{next_id_++};
   lease.charged_slots = lease.slots.size();
   leased_slots_ += lease.charged_slots;
-  SessionState& state = sessions_[session];
+  tenants_[holder.tenant] += lease.charged_slots;
+  SessionState& state = sessions_[holder.session];
   state.leased_slots += lease.charged_slots;
   state.leases.insert(id);
   by_end_.emplace(lease.ends_at, id);
@@ -187,6 +194,10 @@ void LeaseTable::End(Leases::iterator lease, Ended* ended) {
   session->second.leases.erase(lease->first);
   session->second.leased_slots -= lease->second.charged_slots;
   leased_slots_ -= lease->second.charged_slots;
+  const auto tenant = tenants_.find(lease->second.tenant);
+  CHECK(tenant != tenants_.end());
+  tenant->second -= lease->second.charged_slots;
+  if (tenant->second == 0) tenants_.erase(tenant);
   if (session->second.leases.empty()) sessions_.erase(session);
   by_end_.erase({lease->second.ends_at, lease->first});
   leases_.erase(lease);

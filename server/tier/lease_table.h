@@ -17,15 +17,17 @@
 //   1. A retiring slot gets no new lease, and none of its leases is renewed.
 //   2. BeginRetire and IsReclaimable say yes only when no live lease names the
 //      slot.
-//   3. leased slots, counted once for each lease, <= max_leased_slots, and
-//      those of one session <= max_leased_slots_a_session.
+//   3. leased slots, counted once for each lease, <= max_leased_slots, those of
+//      one session <= max_leased_slots_a_session, those of one tenant <=
+//      max_leased_slots_a_tenant: no tenant leaves nothing for the others
+//      (rule S3).
 //
 // Clocks. The node alone decides when a lease ends, by its own boot clock. A
 // client is told a duration, counts it from before its request, and stops at
 // seven eighths of it (rule A7); no instant crosses the wire, so clock skew
 // cannot break a promise.
 //
-// Does not know: blocks, keys, tenants, bytes. Grant runs in the same step as
+// Does not know: blocks, keys, bytes. Grant runs in the same step as
 // the index look-up that found the slots, and BeginRetire in the one that takes
 // the block out of the index (rule P2): that is why it lies in the pool.
 //
@@ -68,6 +70,7 @@ class LeaseTable {
     // Bounds memory: about 60 bytes a leased slot. At a bound, kTableFull.
     std::size_t max_leased_slots = 1 << 20;
     std::size_t max_leased_slots_a_session = 1 << 16;
+    std::size_t max_leased_slots_a_tenant = 1 << 19;
     // The longest lease a client may ask for; longer requests are cut to it.
     absl::Duration longest = absl::Seconds(60);
     // Hard age of a view, counted from its grant.
@@ -109,11 +112,17 @@ class LeaseTable {
   LeaseTable(const LeaseTable&) = delete;
   LeaseTable& operator=(const LeaseTable&) = delete;
 
-  // Promises to `session` every slot of `wanted` that is not retiring, and
-  // marks it granted, for `duration` or options.longest if that is shorter. Any
+  // Who a lease is granted to. A session is of one tenant for ever.
+  struct Holder {
+    SessionId session;
+    TenantId tenant;
+  };
+
+  // Promises to `holder` every slot of `wanted` that is not retiring, and marks
+  // it granted, for `duration` or options.longest if that is shorter. Any
   // number of leases may name one slot. `duration` must be positive.
-  GrantOutcome Grant(SessionId session, LeaseUse use, absl::Span<Wanted> wanted,
-                     absl::Duration duration);
+  GrantOutcome Grant(const Holder& holder, LeaseUse use,
+                     absl::Span<Wanted> wanted, absl::Duration duration);
 
   // Moves the end of a live lease of `session` to `duration` from now; never
   // brings it nearer. Refused whole if one of its slots is retiring.
@@ -151,6 +160,7 @@ class LeaseTable {
  private:
   struct Lease {
     SessionId session;
+    TenantId tenant;
     LeaseUse use = LeaseUse::kCopy;
     // When the slots are free; afterwards, for a view, the hard age.
     BootTime ends_at;
@@ -173,6 +183,8 @@ class LeaseTable {
   };
   using Leases = absl::flat_hash_map<LeaseId, Lease>;
 
+  // So many slots more are within the bounds.
+  bool HasRoom(const Holder& holder, std::size_t slots) const;
   void CountViews(Lease* lease);
   // The promise about the slots is over; a view may go on.
   void EndSlots(Lease* lease, Ended* ended);
@@ -188,6 +200,8 @@ class LeaseTable {
   std::set<std::pair<BootTime, LeaseId>> by_end_;
   // Only sessions that have leases.
   absl::flat_hash_map<SessionId, SessionState> sessions_;
+  // Leased slots of tenants that have leases.
+  absl::flat_hash_map<TenantId, std::size_t> tenants_;
   // Only slots that are leased or retiring; the rest have no entry.
   absl::flat_hash_map<SlotId, SlotState> slots_;
   // Views by region; the rest have no entry.

@@ -77,8 +77,9 @@ OpenAnswer ResidentBlocks::Open(const OpenRequest& request) {
     }
   }
   if (run.empty()) return answer;
-  const LeaseTable::GrantOutcome granted = leases_.Grant(
-      request.session, request.use, absl::MakeSpan(wanted), request.lease);
+  const LeaseTable::GrantOutcome granted =
+      leases_.Grant({request.session, request.name_space->tenant}, request.use,
+                    absl::MakeSpan(wanted), request.lease);
   if (!std::holds_alternative<LeaseTable::Granted>(granted)) {
     // A resident slot is not retiring, so this is the table's bound.
     for (const std::size_t i : hits) {

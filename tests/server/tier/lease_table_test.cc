@@ -26,9 +26,10 @@ class LeaseTableTest : public testing::Test {
  protected:
   GrantOutcome Grant(SlotId slot, absl::Duration duration,
                      LeaseUse use = LeaseUse::kCopy,
-                     SessionId session = kReader) {
+                     SessionId session = kReader, TenantId tenant = {}) {
     std::array wanted = {LeaseTable::Wanted{.slot = slot}};
-    return table_.Grant(session, use, absl::MakeSpan(wanted), duration);
+    return table_.Grant({session, tenant}, use, absl::MakeSpan(wanted),
+                        duration);
   }
   LeaseId Lease(SlotId slot, absl::Duration duration,
                 LeaseUse use = LeaseUse::kCopy) {
@@ -81,7 +82,7 @@ TEST_F(LeaseTableTest, ABatchIsLeasedWithoutItsRetiringSlots) {
   std::array wanted = {LeaseTable::Wanted{.slot = Slot(1)},
                        LeaseTable::Wanted{.slot = Slot(2)}};
 
-  table_.Grant(kReader, LeaseUse::kCopy, absl::MakeSpan(wanted),
+  table_.Grant({kReader, {}}, LeaseUse::kCopy, absl::MakeSpan(wanted),
                absl::Seconds(1));
 
   EXPECT_FALSE(wanted[0].granted);
@@ -130,6 +131,33 @@ TEST_F(LeaseTableTest, AFullTableRefusesInsteadOfGrowing) {
   EXPECT_EQ(std::get<Refused>(Grant(Slot(4), absl::Seconds(1), LeaseUse::kCopy,
                                     kOtherReader)),
             Refused::kTableFull);
+}
+
+// Rule S3: caps by tenant, however many sessions it has.
+TEST_F(LeaseTableTest, ATenantLeavesRoomForOthers) {
+  LeaseTable table({.max_leased_slots = 3, .max_leased_slots_a_tenant = 2},
+                   &clock_);
+  const auto grant = [&](std::uint8_t session, TenantId tenant) {
+    SessionId id;
+    id.bytes.fill(session);
+    std::array wanted = {LeaseTable::Wanted{.slot = Slot(session)}};
+    return table.Grant({id, tenant}, LeaseUse::kCopy, absl::MakeSpan(wanted),
+                       absl::Seconds(5));
+  };
+  TenantId greedy;
+  TenantId other;
+  greedy.bytes.fill(1);
+  other.bytes.fill(2);
+  grant(1, greedy);
+  const LeaseId last = std::get<LeaseTable::Granted>(grant(2, greedy)).id;
+
+  EXPECT_EQ(std::get<Refused>(grant(3, greedy)), Refused::kTableFull);
+  EXPECT_TRUE(std::holds_alternative<LeaseTable::Granted>(grant(4, other)));
+
+  SessionId second;
+  second.bytes.fill(2);
+  table.Release(second, last, &ended_);
+  EXPECT_TRUE(std::holds_alternative<LeaseTable::Granted>(grant(3, greedy)));
 }
 
 TEST_F(LeaseTableTest, ALongerLeaseThanTheLongestIsCut) {
