@@ -36,6 +36,8 @@ struct Reservations::Reservation {
   TenantId tenant;
   BootTime until;
   TimerId timer = TimerId::kNone;
+  // Once it is finished.
+  BootTime forget_at;
   std::vector<Block> blocks;
   // Blocks that are not done.
   std::size_t open = 0;
@@ -504,6 +506,10 @@ void Reservations::Finish(Reservation* reservation) {
   --live_;
   --state.live;
   if (reservation->orphan) return;
+  reservation->forget_at =
+      parts_.executor->clock()->Now() + options_.repeat_for;
+  old_.emplace(std::make_pair(reservation->forget_at, reservation->id),
+               reservation->session);
   state.finished.push_back(reservation->id);
   state.finished_blocks += reservation->blocks.size();
   finished_blocks_ += reservation->blocks.size();
@@ -512,35 +518,23 @@ void Reservations::Finish(Reservation* reservation) {
           state.finished_blocks > options_.max_finished_blocks_a_session)) {
     ForgetFirst(&state);
   }
-  old_.push_back(
-      {.forget_at = parts_.executor->clock()->Now() + options_.repeat_for,
-       .session = reservation->session,
-       .id = reservation->id});
 }
 
 void Reservations::ForgetOld() {
   const BootTime now = parts_.executor->clock()->Now();
-  while (!old_.empty() && (old_.front().forget_at <= now ||
+  while (!old_.empty() && (old_.begin()->first.first <= now ||
                            finished_blocks_ > options_.max_finished_blocks)) {
-    Forget(old_.front().session, old_.front().id);
-    old_.pop_front();
+    const SessionId session = old_.begin()->second;
+    ForgetFirst(sessions_.at(session).get());
+    ForgetIfGone(session);
   }
-}
-
-void Reservations::Forget(SessionId session, ReservationId id) {
-  const auto it = sessions_.find(session);
-  if (it == sessions_.end()) return;
-  SessionState& state = *it->second;
-  // Oldest first; one that is not there was over the session's bound.
-  if (state.finished.empty() || state.finished.front() != id) return;
-  ForgetFirst(&state);
-  ForgetIfGone(session);
 }
 
 void Reservations::ForgetFirst(SessionState* state) {
   const auto it = state->all.find(state->finished.front());
   state->finished_blocks -= it->second->blocks.size();
   finished_blocks_ -= it->second->blocks.size();
+  old_.erase({it->second->forget_at, it->first});
   state->all.erase(it);
   state->finished.pop_front();
 }
@@ -566,14 +560,13 @@ void Reservations::EndSession(SessionId session) {
     if (it == sessions_.end()) return;
     SessionState& state = *it->second;
     state.ended = true;
+    while (!state.finished.empty()) ForgetFirst(&state);
     for (auto& [id, reservation] : state.all) {
       reservation->orphan = true;
       if (!reservation->ended) End(reservation.get(), &slots);
     }
     // Those whose copies run are kept by them.
     state.all.clear();
-    state.finished.clear();
-    finished_blocks_ -= std::exchange(state.finished_blocks, 0);
     ForgetIfGone(session);
   }
   parts_.pool->EndReservation(slots);
@@ -583,9 +576,7 @@ Reservations::Totals Reservations::totals() const {
   MutexLock lock(&mutex_);
   Totals totals;
   totals.live = live_;
-  for (const auto& [session, state] : sessions_) {
-    totals.finished += state->finished.size();
-  }
+  totals.finished = old_.size();
   totals.reserved_bytes = reserved_bytes_;
   return totals;
 }

@@ -40,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -257,8 +258,6 @@ class Reservations {
   // Every block is done: from now on the answers are only repeated.
   void Finish(Reservation* reservation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Forget(SessionId session, ReservationId id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The oldest finished one of the session.
   void ForgetFirst(SessionState* state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -273,14 +272,10 @@ class Reservations {
       ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<TenantId, Charge> tenants_ ABSL_GUARDED_BY(mutex_);
   std::size_t finished_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Finished ones in the order in which they are forgotten; some are gone
-  // already.
-  struct Old {
-    BootTime forget_at;
-    SessionId session;
-    ReservationId id;
-  };
-  std::deque<Old> old_ ABSL_GUARDED_BY(mutex_);
+  // Whose they are: exactly the finished ones of all sessions, in the order in
+  // which they are forgotten.
+  std::map<std::pair<BootTime, ReservationId>, SessionId> old_
+      ABSL_GUARDED_BY(mutex_);
 
   TaskScope scope_;
 };

@@ -455,6 +455,17 @@ TEST_F(ReservationsTest, AnswersAreKeptUpToABoundOfBlocks) {
               ElementsAre(Outcome::kStored));
 }
 
+TEST_F(ReservationsTest, WhatIsRememberedOfASessionEndsWithIt) {
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    Commit(Claim(Blocks(i, 1)).reservation, {0});
+  }
+  ASSERT_EQ(reservations_->totals().finished, 3u);
+
+  reservations_->EndSession(kWriter);
+
+  EXPECT_EQ(reservations_->totals().finished, 0u);
+}
+
 TEST_F(ReservationsTest, AClaimStillWaitingWhenTheNodeEndsIsCancelled) {
   pool_->SetTarget(0);
   std::optional<Reservations::ReserveAnswer> answer;
