@@ -471,6 +471,9 @@ absl::StatusOr<std::uint64_t> Registry::AcceptRestore() {
   // than numbers were reported of which we know nothing.
   const std::uint64_t lost = next.last_change - parts_.cluster->last_change();
   const std::uint64_t margin = std::max(kRestoreMargin, lost + 1);
+  // This raise counts as that many changes: an accept-restore of a state from
+  // before it raises above it.
+  next.last_change += margin;
   std::vector<NamespaceRecord> records;
   {
     MutexLock lock(&mutex_);

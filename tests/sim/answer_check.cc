@@ -57,13 +57,16 @@ void AnswerCheck::OnCall(const SimControl::Seen& seen) {
     const auto address = FromProto(request.node());
     if (address.ok()) granted_.erase(address->node);
   }
+  // A catalog that dies of it may have written it.
+  if (Is(seen, kCatalog, "Unregister")) OnUnregister(seen);
   if (!Is(seen, kNode, "Commit")) return;
   v1::CommitRequest request;
   if (!Parse(seen.request, &request)) return;
   for (const std::uint32_t index : request.indexes()) {
-    ++commits_[{seen.server->number(), request.header().session(),
-                request.reservation(), index}]
-          .requests;
+    Committed& known =
+        commits_[{seen.server->number(), request.header().session(),
+                  request.reservation(), index}];
+    if (++known.requests == 1) known.sessions_lost = SessionsLost(seen.caller);
   }
 }
 
@@ -77,8 +80,6 @@ void AnswerCheck::OnAnswer(const SimControl::Seen& seen,
     OnCommit(seen, *answer);
   } else if (Is(seen, kCatalog, "Register")) {
     OnRegistered(seen, *answer);
-  } else if (Is(seen, kCatalog, "Unregister")) {
-    OnUnregistered(seen);
   }
 }
 
@@ -115,8 +116,10 @@ void AnswerCheck::JudgeCommit(const SimControl::Seen& seen,
   const std::string name = StrCat(
       "block ", std::get<3>(commit), " of reservation ", std::get<2>(commit),
       " of ", seen.caller->name(), " at ", seen.server->name());
-  // A second commit may come when its staging is in use again.
+  // A second commit may come, and a first one be copied whose session has ended,
+  // when its staging is in use again (rule S1).
   if (outcome == Outcome::kCorrupt && known.requests == 1 &&
+      known.sessions_lost == SessionsLost(seen.caller) &&
       !operations_->WasScribbled(seen.caller->number(), std::get<2>(commit))) {
     oracle_->Violation(StrCat("A SOUND COMMIT IS CORRUPT: ", name));
   }
@@ -150,8 +153,18 @@ void AnswerCheck::OnRegistered(const SimControl::Seen& seen,
               .catalog_losses = oracle_->catalog_losses()};
 }
 
+// Of the client that runs in `process` now; 0: none does.
+std::uint64_t AnswerCheck::SessionsLost(const SimProcess* process) const {
+  for (const auto& worker : cluster_->workers()) {
+    if (!worker->running() || worker->process() != process) continue;
+    const Client* const client = worker->client();
+    return client == nullptr ? 0 : client->Stats().sessions_lost;
+  }
+  return 0;
+}
+
 // Who has left is no member: a heartbeat that comes late is turned away.
-void AnswerCheck::OnUnregistered(const SimControl::Seen& seen) {
+void AnswerCheck::OnUnregister(const SimControl::Seen& seen) {
   v1::UnregisterRequest request;
   if (!Parse(seen.request, &request)) return;
   const auto node = IdFromProto<NodeId>("node", request.node());

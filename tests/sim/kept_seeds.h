@@ -46,6 +46,16 @@ inline constexpr KeptSeed kKeptSeeds[] = {
     {207177, "PauseBeforeSessionsWereOver"},
     // A client that was stopped when its session broke and died so: as 7329.
     {1004811, "SessionOfAClientThatDiedStopped"},
+    // A node left while the catalog died of writing that down (here the look
+    // was wrong).
+    {1009521, "LeaveThatTheCatalogDiedOf"},
+    // A node that stood still copied what it had been committed before its
+    // session ended, from staging in use again (here the look was wrong).
+    {1010024, "CommitThatOutlivedItsSession"},
+    // Two accept-restores one after the other, of states from before the first:
+    // the second raised clear epochs no higher, and readers that knew those of
+    // the first were served nothing any more (A9).
+    {1020061, "SecondAcceptRestoreNoHigherThanTheFirst"},
 };
 
 }  // namespace firnkv

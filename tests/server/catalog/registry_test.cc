@@ -448,6 +448,26 @@ TEST_F(RegistryTest, AcceptRestoreRaisesEverythingAboveWhatWasReported) {
   EXPECT_THAT(registry().ChangesSince(facts.version, 10).facts, SizeIs(1));
 }
 
+// Rule A9: what the first one served, and cleared, never comes back.
+TEST_F(RegistryTest, ASecondAcceptRestoreOfOneBackupRaisesAboveTheFirst) {
+  const NamespaceFacts facts = MakeNamespace("granite");
+  const BackupState backup = registry().Backup();
+  ASSERT_OK(registry().AcceptRestore());
+  Clear(facts);
+  const ClearEpoch cleared = registry().Describe(facts.name_space)->clear_epoch;
+  // What every node has heard of.
+  const std::uint64_t cursor = life_->cluster.last_change();
+  store_.Wipe();
+  Restart();
+  ASSERT_OK(registry().Restore(backup));
+  ASSERT_FALSE(life_->cluster.CheckCursor(cursor));
+
+  ASSERT_OK(registry().AcceptRestore());
+
+  EXPECT_GT(registry().Describe(facts.name_space)->clear_epoch, cleared);
+  EXPECT_GT(life_->cluster.last_change(), cursor);
+}
+
 TEST_F(RegistryTest, ABackupRestoresIdsContractsAndEpochs) {
   const NamespaceFacts facts = MakeNamespace("granite", "team");
   Clear(facts);
