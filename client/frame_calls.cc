@@ -311,9 +311,37 @@ void WaitingThread::Finish() {
     finished_ = true;
     receiving = receiving_;
     // Under the lock: the waiter destroys this as soon as it knows.
-    changed_.Signal();
+    Rouse();
   }
   if (receiving) calls->StopReceiving();
+}
+
+void WaitingThread::Rouse() {
+  changed_.Signal();
+  // What it does itself it sees.
+  if (receiving_lent_ && pthread_equal(thread_, pthread_self()) == 0) {
+    streams_.Wake();
+  }
+}
+
+bool WaitingThread::ReceiveLent() {
+  if (streams_.empty()) return false;
+  bool calls = false;
+  {
+    MutexLock lock(&mutex_);
+    if (HasWork()) return false;
+    calls = in_flight_ > 0;
+    receiving_lent_ = !calls;
+  }
+  if (calls) {
+    // It waits at the session's socket: a thread of the network takes these.
+    streams_.GiveBack();
+    return false;
+  }
+  streams_.Receive();
+  MutexLock lock(&mutex_);
+  receiving_lent_ = false;
+  return true;
 }
 
 void WaitingThread::Wait() {
@@ -321,6 +349,7 @@ void WaitingThread::Wait() {
   // something changes.
   bool may_receive = true;
   for (;;) {
+    if (ReceiveLent()) continue;
     std::optional<Answer> answer;
     bool take_back = false;
     {
@@ -372,14 +401,14 @@ bool WaitingThread::Give(FrameCalls::Done done,
   MutexLock lock(&mutex_);
   --in_flight_;
   answers_.push_back({std::move(done), std::move(body)});
-  changed_.Signal();
+  Rouse();
   return receiving_;
 }
 
 bool WaitingThread::Ended() {
   MutexLock lock(&mutex_);
   --in_flight_;
-  changed_.Signal();
+  Rouse();
   return receiving_;
 }
 

@@ -8,7 +8,8 @@
 //
 // A thread that waits for its own calls (WaitingThread below) receives their
 // answers itself and runs their `done`: no other thread wakes. All others'
-// run where the socket's messages are received.
+// run where the socket's messages are received. So it is with what it asked
+// other nodes for (lent_streams.h), unless calls of its own are in flight.
 //
 // Does not know: what bodies mean; the socket (CallLine).
 //
@@ -37,6 +38,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/transport/lent_streams.h"
 #include "client/transport/local_socket.h"
 #include "proto/base/clock.h"
 #include "proto/base/executor.h"
@@ -196,10 +198,19 @@ class WaitingThread {
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return finished_ || !answers_.empty();
   }
+  // Something has changed; under the lock, so that it is not destroyed.
+  void Rouse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Receives once from what it was lent. False: it waits for something else.
+  bool ReceiveLent() ABSL_LOCKS_EXCLUDED(mutex_);
 
   FrameCalls* const calls_;
+  const pthread_t thread_ = pthread_self();
+  // This thread's only, but for Wake.
+  LentStreams streams_;
   Mutex mutex_;
   CondVar changed_;
+  // In ReceiveLent, or about to be.
+  bool receiving_lent_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   // It receives, or is about to.
   bool receiving_ ABSL_GUARDED_BY(mutex_) = false;

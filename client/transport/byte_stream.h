@@ -14,6 +14,7 @@
 #define FIRNKV_CLIENT_TRANSPORT_BYTE_STREAM_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,24 @@
 namespace firnkv {
 
 using ByteStreamDone = absl::AnyInvocable<void(absl::Status) &&>;
+
+// The arrivals of one stream in the hands of a thread that waits for them: until
+// its end no thread of the network looks for them. One thread's.
+class LentStream {
+ public:
+  // Gives them back.
+  virtual ~LentStream() = default;
+  // Readable when something has arrived or the stream has ended.
+  virtual int descriptor() const = 0;
+
+  enum class Received : std::uint8_t {
+    kAll,          // What there was; `done`s ran in here.
+    kOtherThread,  // One that had begun before is not at its end yet.
+    kEnded,        // Nothing more will come.
+  };
+  // Does not wait.
+  virtual Received Receive() = 0;
+};
 
 class ByteStream {
  public:
@@ -52,6 +71,11 @@ class ByteStream {
 
   // For logs and caps.
   virtual std::string peer() const = 0;
+
+  // A thread that waits for what comes may receive it itself, which saves the
+  // waking of another one. Null: not this kind of stream (the simulator's), lent
+  // already, closed, or this is a thread of the network. May outlive the stream.
+  virtual std::unique_ptr<LentStream> Lend() { return nullptr; }
 };
 
 // Accepts until destroyed.

@@ -191,6 +191,33 @@ void StreamConnection::Destroy() {
   stream.reset();
 }
 
+bool StreamConnection::KeepFor(const LentStreams* here) {
+  MutexLock lock(&mutex_);
+  const LentStreams* const keeper = keeper_.load(std::memory_order_relaxed);
+  if (keeper != nullptr) return keeper == here;
+  if (closed_ || stream_ == nullptr || load() > 0 || !pending_.empty()) {
+    return false;
+  }
+  keeper_.store(here, std::memory_order_release);
+  return true;
+}
+
+void StreamConnection::LendTo(LentStreams* here) {
+  if (here->Has(this)) return;
+  std::unique_ptr<LentStream> lent;
+  if (ByteStream* const stream = Acquire(); stream != nullptr) {
+    lent = stream->Lend();
+    Release();
+  }
+  if (lent == nullptr) {
+    keeper_.store(nullptr, std::memory_order_release);
+    return;
+  }
+  here->Add(this, std::move(lent), [self = shared_from_this()] {
+    self->keeper_.store(nullptr, std::memory_order_release);
+  });
+}
+
 bool StreamConnection::open() const {
   MutexLock lock(&mutex_);
   return !closed_;

@@ -37,6 +37,7 @@
 #include "client/transport/byte_run.h"
 #include "client/transport/byte_stream.h"
 #include "client/transport/connection_writes.h"
+#include "client/transport/lent_streams.h"
 #include "client/transport/seams.h"
 #include "client/transport/stream_write.h"
 #include "proto/base/clock.h"
@@ -142,6 +143,22 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   // Close, and every callback has run on return. Not from inside one.
   void Destroy() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // --- Of whoever chooses among connections.
+
+  // Begins soon: until Unclaim it is not idle.
+  void Claim() { load_.fetch_add(1, std::memory_order_relaxed); }
+  void Unclaim() { load_.fetch_sub(1, std::memory_order_relaxed); }
+  // Is `here`'s alone until it gives the stream back: what arrives is received,
+  // and sinks are called, on that thread, which nobody else's read may be. True
+  // if it is already; false where anything is begun on it by others. Then comes
+  // LendTo.
+  bool KeepFor(const LentStreams* here) ABSL_LOCKS_EXCLUDED(mutex_);
+  void LendTo(LentStreams* here) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Null: nobody's.
+  const LentStreams* keeper() const {
+    return keeper_.load(std::memory_order_acquire);
+  }
+
   bool open() const ABSL_LOCKS_EXCLUDED(mutex_);
   // What it was, or will be, let in with.
   const std::string& token() const { return credentials_.token; }
@@ -237,6 +254,8 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   const StreamPeer peer_;
   const StreamCredentials credentials_;
   std::atomic<std::size_t> load_{0};
+  // Only compared. Set under mutex_.
+  std::atomic<const LentStreams*> keeper_{nullptr};
   ConnectionWrites writes_;
 
   mutable Mutex mutex_;

@@ -41,9 +41,13 @@ std::optional<StreamTransport::Ticket> StreamTransport::Start(
     Bury(std::move(dead));
     if (connection == nullptr) break;
     if (fresh) connection->Connect(options_.connect_timeout);
-    if (const auto id = begin(connection.get())) {
-      return Ticket{.connection = connection, .id = *id};
+    LentStreams* const here = LentStreams::Here();
+    if (here != nullptr && connection->keeper() == here) {
+      connection->LendTo(here);
     }
+    const auto id = begin(connection.get());
+    connection->Unclaim();
+    if (id) return Ticket{.connection = connection, .id = *id};
     if (fresh) break;
   }
   return std::nullopt;
@@ -103,14 +107,11 @@ std::shared_ptr<StreamConnection> StreamTransport::Choose(
   std::move(gone, all.end(), std::back_inserter(*dead));
   all.erase(gone, all.end());
 
-  const auto least = std::min_element(
-      all.begin(), all.end(),
-      [](const auto& a, const auto& b) { return a->load() < b->load(); });
-  const bool more =
-      all.size() < static_cast<std::size_t>(options_.connections_per_node);
-  if (least != all.end() && ((*least)->load() == 0 || !more)) return *least;
+  Shared shared;
+  if (auto chosen = ChooseShared(all, &shared)) return chosen;
   if (connections_ >= options_.max_connections && !DropIdle(dead)) {
-    return least == all.end() ? nullptr : *least;
+    if (shared.least != nullptr) shared.least->Claim();
+    return shared.least;
   }
   // Shared: see stream_connection.h.
   auto connection = std::make_shared<StreamConnection>(
@@ -120,13 +121,45 @@ std::shared_ptr<StreamConnection> StreamTransport::Choose(
   all.push_back(connection);
   ++connections_;
   *fresh = true;
+  connection->Claim();
   return connection;
+}
+
+// Shared: see Connections.
+std::shared_ptr<StreamConnection> StreamTransport::ChooseShared(
+    const Connections& all, Shared* shared) const {
+  LentStreams* const here = LentStreams::Here();
+  std::size_t kept = 0;
+  std::size_t others = 0;
+  for (const auto& connection : all) {
+    const LentStreams* const keeper = connection->keeper();
+    if (keeper != nullptr && keeper != here) {
+      ++kept;
+      continue;
+    }
+    ++others;
+    if (shared->least == nullptr ||
+        connection->load() < shared->least->load()) {
+      shared->least = connection;
+    }
+  }
+  const bool more =
+      others < static_cast<std::size_t>(options_.connections_per_node);
+  if (shared->least == nullptr) return nullptr;
+  if (shared->least->load() > 0 && more) return nullptr;
+  if (here != nullptr && here->usable() &&
+      kept < static_cast<std::size_t>(options_.kept_per_node)) {
+    // Idle or its own; else it is shared.
+    shared->least->KeepFor(here);
+  }
+  shared->least->Claim();
+  return shared->least;
 }
 
 bool StreamTransport::DropIdle(Connections* dead) {
   for (auto& [address, all] : nodes_) {
     const auto idle = std::find_if(all.begin(), all.end(), [](const auto& one) {
-      return one->load() == 0;
+      return one->load() == 0 && one->keeper() == nullptr;
     });
     if (idle == all.end()) continue;
     dead->push_back(*idle);

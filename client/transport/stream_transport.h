@@ -4,6 +4,8 @@
 //
 // Picks the connection of a node that has least to do, and opens another one
 // while all have something; what happens on one stands in stream_connection.h.
+// A thread in a blocking call has its connections for itself meanwhile, and
+// receives from them (lent_streams.h): they do not count among the few.
 // Knows nothing of which node has what, nor of trying again.
 //
 // Threading. All methods may be called from any thread.
@@ -37,6 +39,9 @@ class StreamTransport {
  public:
   struct Options {
     int connections_per_node = 4;
+    // To one node, of threads in blocking calls; others share, as if they did
+    // not block.
+    int kept_per_node = 16;
     absl::Duration connect_timeout = absl::Seconds(1);
     // To all nodes together. At the bound, idle ones are closed to make room;
     // with none idle a read is kUnreachable.
@@ -91,6 +96,15 @@ class StreamTransport {
   // Shared: as Connections.
   std::shared_ptr<StreamConnection> Choose(const StreamPeer& peer, Use use,
                                            bool* fresh, Connections* dead)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of those that are not kept by others: the one with least to do, claimed;
+  // null where another one is to be opened. `least`: in any case, unclaimed
+  // then.
+  struct Shared {
+    std::shared_ptr<StreamConnection> least;  // Shared: see Connections.
+  };
+  std::shared_ptr<StreamConnection> ChooseShared(const Connections& all,
+                                                 Shared* shared) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves one idle connection to `dead`; false if there is none.
   bool DropIdle(Connections* dead) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

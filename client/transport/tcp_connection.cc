@@ -25,6 +25,12 @@ constexpr std::size_t kTurnBytes = 4 * kMiB;
 // A `done` that starts the next transfer, which is finished at once, whose
 // `done` starts the next: so deep on one stack, then by way of the loop.
 constexpr int kMaxInlineDepth = 4;
+
+// As edges: a transfer always tries before it waits, so nothing has to be said
+// to epoll when one begins.
+constexpr std::uint32_t kEdge = EPOLLET;
+constexpr std::uint32_t kReceiveEvents = EPOLLIN | EPOLLRDHUP;
+constexpr std::uint32_t kSendEvents = EPOLLOUT;
 thread_local int inline_depth = 0;
 
 template <typename Byte>
@@ -60,12 +66,10 @@ absl::StatusOr<std::shared_ptr<TcpConnection>> TcpConnection::Make(
   // The constructor is private. NOLINTNEXTLINE
   std::shared_ptr<TcpConnection> connection(
       new TcpConnection(loop, std::move(socket), std::move(peer)));
-  // Both directions once and for all, edge-triggered: a transfer always tries
-  // before it waits, so nothing has to be said to epoll when one begins.
   MutexLock lock(&connection->mutex_);
   ASSIGN_OR_RETURN(
       connection->watch_,
-      loop->Watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, connection));
+      loop->Watch(fd, kReceiveEvents | kSendEvents | kEdge, connection));
   return connection;
 }
 
@@ -132,14 +136,20 @@ void TcpConnection::Pump(Direction direction) {
     Descriptor dead;
     ByteStreamDone done;
     absl::Status status;
+    bool lent = false;
     {
       MutexLock lock(&mutex_);
       State& state = states_[direction];
+      lent = lent_ && direction == kReceive;
       if (turn == Turn::kBlocked && state.again && !closed_) {
         state.again = false;
         continue;
       }
       state.busy = false;
+      if (turn == Turn::kBlocked && direction == kSend && !watches_sends_) {
+        watches_sends_ = true;
+        if (!closed_) Watch();
+      }
       if (turn == Turn::kFinished || closed_) {
         status =
             turn == Turn::kFinished ? std::move(transfer.failure) : Closed();
@@ -156,7 +166,8 @@ void TcpConnection::Pump(Direction direction) {
       --inline_depth;
       MutexLock lock(&mutex_);
       gate_.Leave();
-    } else if (turn == Turn::kYielded) {
+    } else if (turn == Turn::kYielded && !lent) {
+      // Whoever has it lent finds it readable still.
       loop_->Post(
           [self = shared_from_this(), direction] { self->Pump(direction); });
     }
@@ -263,6 +274,51 @@ void TcpConnection::OnEvents(std::uint32_t events) {
   if (failed || (events & EPOLLOUT) != 0) Pump(kSend);
 }
 
+// --- Lent.
+
+// A change asks anew, and there is room to send nearly always: said, it would
+// wake the loop for nothing.
+void TcpConnection::Watch() {
+  loop_->Change(watch_, socket_.get(),
+                kEdge | (lent_ ? 0 : kReceiveEvents) |
+                    (watches_sends_ ? kSendEvents : 0));
+}
+
+bool TcpConnection::Lend(int* fd) {
+  MutexLock lock(&mutex_);
+  if (closed_ || lent_ || loop_->InLoop()) return false;
+  lent_ = true;
+  watches_sends_ = states_[kSend].active;
+  *fd = socket_.get();
+  Watch();
+  return true;
+}
+
+void TcpConnection::GiveBack() {
+  Descriptor dead;
+  {
+    MutexLock lock(&mutex_);
+    lent_ = false;
+    // What has arrived meanwhile is an event anew.
+    if (!closed_) Watch();
+    dead = TakeDeadSocket();
+  }
+  if (dead.valid()) Abort(std::move(dead));
+}
+
+LentStream::Received TcpConnection::ReceiveLent() {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return LentStream::Received::kEnded;
+    // Or it runs a `done`, which begins the next receive or closes.
+    if (states_[kReceive].busy || !states_[kReceive].active) {
+      return LentStream::Received::kOtherThread;
+    }
+  }
+  Pump(kReceive);
+  return LentStream::Received::kAll;
+}
+
 void TcpConnection::RunDone(ByteStreamDone done, absl::Status status) {
   {
     MutexLock lock(&mutex_);
@@ -293,6 +349,8 @@ void TcpConnection::CloseOnly(bool* unfinished) {
     for (const State& state : states_) {
       *unfinished = *unfinished || (state.active && !state.busy);
     }
+    // Wakes who has it lent; the peer notices nothing.
+    if (lent_) shutdown(socket_.get(), SHUT_RD);
     dead = TakeDeadSocket();
   }
   if (dead.valid()) Abort(std::move(dead));
@@ -332,7 +390,8 @@ void TcpConnection::CloseAndWait() {
 }
 
 Descriptor TcpConnection::TakeDeadSocket() {
-  if (!closed_ || states_[kSend].busy || states_[kReceive].busy) return {};
+  if (!closed_ || lent_) return {};
+  if (states_[kSend].busy || states_[kReceive].busy) return {};
   return std::move(socket_);
 }
 

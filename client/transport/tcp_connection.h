@@ -59,6 +59,12 @@ class TcpConnection final : public EventWatcher,
   // from inside of. Those that nobody runs yet run in here.
   void CloseAndWait() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // As ByteStream's; false: not lent. `fd` is open until GiveBack, whoever
+  // closes the connection: it is then readable.
+  bool Lend(int* fd) ABSL_LOCKS_EXCLUDED(mutex_);
+  void GiveBack() ABSL_LOCKS_EXCLUDED(mutex_);
+  LentStream::Received ReceiveLent() ABSL_LOCKS_EXCLUDED(mutex_);
+
   void OnEvents(std::uint32_t events) override;
   void OnLoopStopped() override { Close(); }
 
@@ -116,6 +122,8 @@ class TcpConnection final : public EventWatcher,
   Descriptor TakeDeadSocket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Abort(Descriptor socket) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Failure(Direction direction, int error) const;
+  // Tells the loop what to look for, and to look anew.
+  void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EventLoop* const loop_;
   const std::string peer_;
@@ -133,6 +141,11 @@ class TcpConnection final : public EventWatcher,
   CallbackGate gate_ ABSL_GUARDED_BY(mutex_);
   std::array<State, kDirections> states_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  // The loop says when there is room to send: from the first on, and once a
+  // connection was lent, from the first send that finds none.
+  bool watches_sends_ ABSL_GUARDED_BY(mutex_) = true;
+  // Somebody waits for the descriptor's arrivals; it stays open meanwhile.
+  bool lent_ ABSL_GUARDED_BY(mutex_) = false;
   Descriptor socket_ ABSL_GUARDED_BY(mutex_);
   WatchId watch_ ABSL_GUARDED_BY(mutex_) = WatchId::kNone;
 };

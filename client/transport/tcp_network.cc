@@ -24,6 +24,21 @@ namespace {
 using ConnectDone =
     absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<ByteStream>>) &&>;
 
+class LentTcpStream : public LentStream {
+ public:
+  LentTcpStream(std::shared_ptr<TcpConnection> connection, int fd)
+      : connection_(std::move(connection)), fd_(fd) {}
+  ~LentTcpStream() override { connection_->GiveBack(); }
+
+  int descriptor() const override { return fd_; }
+  Received Receive() override { return connection_->ReceiveLent(); }
+
+ private:
+  // Shared: the stream may end before.
+  const std::shared_ptr<TcpConnection> connection_;
+  const int fd_;
+};
+
 class TcpStream : public ByteStream {
  public:
   explicit TcpStream(std::shared_ptr<TcpConnection> connection)
@@ -43,6 +58,11 @@ class TcpStream : public ByteStream {
   }
   void Close() override { connection_->Close(); }
   std::string peer() const override { return connection_->peer(); }
+  std::unique_ptr<LentStream> Lend() override {
+    int fd = -1;
+    if (!connection_->Lend(&fd)) return nullptr;
+    return std::make_unique<LentTcpStream>(connection_, fd);
+  }
 
  private:
   // Shared with the loop and with calls in progress (tcp_connection.h).
@@ -124,17 +144,24 @@ absl::StatusOr<std::unique_ptr<TcpNetwork>> TcpNetwork::Make(
     const Options& options, const Clock* clock) {
   // The constructor is private. NOLINTNEXTLINE
   std::unique_ptr<TcpNetwork> network(new TcpNetwork(options));
-  ASSIGN_OR_RETURN(network->loop_,
-                   EventLoop::Start(options.thread_name, clock));
+  for (int i = 0; i < std::max(1, options.threads); ++i) {
+    ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop,
+                     EventLoop::Start(options.thread_name, clock));
+    network->loops_.push_back(std::move(loop));
+  }
   network->resolver_.emplace();
   return network;
 }
 
 TcpNetwork::~TcpNetwork() { resolver_.reset(); }
 
+EventLoop* TcpNetwork::NextLoop() {
+  return loops_[dealt_.fetch_add(1) % loops_.size()].get();
+}
+
 void TcpNetwork::StartConnect(std::string_view address, absl::Duration timeout,
                               ConnectDone done) {
-  EventLoop* const loop = loop_.get();
+  EventLoop* const loop = NextLoop();
   // Shared by the timer, the watch and the look-up (tcp_connector.h).
   auto connector = std::make_shared<TcpConnector>(
       loop, std::string(address),
@@ -175,16 +202,15 @@ absl::StatusOr<std::unique_ptr<ByteStreamListener>> TcpNetwork::Listen(
   ASSIGN_OR_RETURN(const SocketAddress wanted, AddressToListenOn(address));
   ASSIGN_OR_RETURN(Descriptor listening, ListenOn(wanted, options_.backlog));
   std::string bound = SocketAddress::LocalOf(listening.get()).ToString();
-  EventLoop* const loop = loop_.get();
   ASSIGN_OR_RETURN(
       std::shared_ptr<Acceptor> acceptor,
       Acceptor::Start(
-          loop, std::move(listening),
-          [loop, user_timeout = options_.user_timeout,
+          loops_.front().get(), std::move(listening),
+          [this, user_timeout = options_.user_timeout,
            on_accept = std::move(on_accept)](Descriptor socket) mutable {
             std::string peer = SocketAddress::PeerOf(socket.get()).ToString();
             absl::StatusOr<std::unique_ptr<ByteStream>> stream = MakeStream(
-                loop, std::move(socket), user_timeout, std::move(peer));
+                NextLoop(), std::move(socket), user_timeout, std::move(peer));
             // Refused by the kernel or the end of the loop: the peer sees its
             // connection closed.
             if (stream.ok()) on_accept(*std::move(stream));

@@ -1,4 +1,4 @@
-// The network of production: TCP on one event loop.
+// The network of production: TCP on a few event loops, one as a rule.
 //
 // Sockets are non-blocking, without Nagle's delay, with keepalives and
 // TCP_USER_TIMEOUT, so that a peer that is gone without a word ends the
@@ -9,7 +9,8 @@
 // not sent later from memory that may be another block's by then (rule T2).
 //
 // Threading. As byte_stream.h says. Bytes are moved by the thread that starts a
-// transfer as far as the kernel has room, else by the loop's.
+// transfer as far as the kernel has room, else by the connection's loop, or by
+// who has its arrivals lent. `on_accept` runs on the first loop.
 //
 // Ownership. Streams and listeners end before the network; connects that are
 // outstanding at its end are answered CANCELLED.
@@ -17,10 +18,13 @@
 #ifndef FIRNKV_CLIENT_TRANSPORT_TCP_NETWORK_H_
 #define FIRNKV_CLIENT_TRANSPORT_TCP_NETWORK_H_
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -41,6 +45,8 @@ class TcpNetwork : public Network {
     // at net.core.somaxconn.
     int backlog = 1024;
     std::string thread_name = "firnkv-tcp";
+    // Connections are dealt out among them; each stays with its thread.
+    int threads = 1;
   };
 
   // `clock` outlives the network. RESOURCE_EXHAUSTED where the machine gives no
@@ -63,10 +69,14 @@ class TcpNetwork : public Network {
 
  private:
   explicit TcpNetwork(const Options& options) : options_(options) {}
+  // Whose turn it is to take a connection.
+  EventLoop* NextLoop();
 
   const Options options_;
-  std::unique_ptr<EventLoop> loop_;
-  // Ends before the loop, which its answers go to.
+  // At least one; the first accepts.
+  std::vector<std::unique_ptr<EventLoop>> loops_;
+  std::atomic<std::size_t> dealt_{0};
+  // Ends before the loops, which its answers go to.
   std::optional<HostResolver> resolver_;
 };
 

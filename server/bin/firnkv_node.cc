@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "client/transport/local_channel.h"
@@ -56,10 +58,24 @@ void SayReady(const NodeOptions& options, const DaemonOptions& daemon,
   std::fflush(stdout);
 }
 
+RealSeams::Options SeamsFor(const NodeOptions& options) {
+  RealSeams::Options seams;
+  seams.memory.huge_pages = options.huge_pages;
+  // On a small machine another thread only takes turns with those of readers
+  // (docs/BENCHMARKS.md).
+  seams.tcp.threads =
+      options.stream_threads > 0
+          ? static_cast<int>(options.stream_threads)
+          : std::clamp(
+                static_cast<int>(std::thread::hardware_concurrency()) / 4, 1,
+                4);
+  return seams;
+}
+
 int Serve(const DaemonOptions& daemon, const NodeOptions& options,
           const CatalogOptions& catalog, const OptionList& list) {
   absl::StatusOr<std::unique_ptr<Process>> process =
-      Process::Open(kName, daemon, {.huge_pages = options.huge_pages});
+      Process::Open(kName, daemon, SeamsFor(options));
   if (!process.ok()) return Fail(kName, process.status());
   absl::StatusOr<std::unique_ptr<NodeRunner>> runner =
       NodeRunner::Start(daemon, options, catalog, process->get());

@@ -32,13 +32,10 @@ void KeepHeapsSmall() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Process>> Process::Open(
-    const char* name, const DaemonOptions& options,
-    const MemfdMaker::Options& memory) {
+    const char* name, const DaemonOptions& options, RealSeams::Options seams) {
   SilenceProtobuf();
   KeepHeapsSmall();
   ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));
-  RealSeams::Options seams;
-  seams.memory = memory;
   seams.executor.threads = static_cast<int>(options.threads);
   // A daemon has no capabilities and serves other uids, whose namespace links
   // it cannot read.

@@ -26,10 +26,11 @@ namespace firnkv {
 
 class Process {
  public:
-  // Locks the data directory and makes the seams.
+  // Locks the data directory and makes the seams. Of `seams`, threads of the
+  // executor and what sockets take for proof are set here.
   static absl::StatusOr<std::unique_ptr<Process>> Open(
       const char* name, const DaemonOptions& options,
-      const MemfdMaker::Options& memory = {});
+      RealSeams::Options seams = {});
 
   const Seams& seams() const { return seams_->seams(); }
   const DataDirectory& data() const { return data_; }

@@ -154,6 +154,12 @@ void DescribeBounds(NodeOptions* options, OptionList* list) {
                        "Reserve is congested.",
                .least = kMiB,
                .most = 1024 * kGiB});
+  list->Count("stream.threads", &options->stream_threads,
+              {.help = "Threads that move the stream's bytes; connections are "
+                       "dealt out among them. 0: one for each four processors, "
+                       "at most 4.",
+               .least = 0,
+               .most = 64});
   list->Count(
       "stream.max_connections", &options->max_stream_connections,
       {.help = "Stream connections in all.", .least = 1, .most = 65536});

@@ -69,6 +69,8 @@ struct NodeOptions {
   std::uint64_t max_sessions_a_uid = 1024;
   std::uint64_t max_descriptors_in_flight = 256;
   std::uint64_t max_descriptors_in_flight_a_tenant = 16;
+  // 0: by the machine's processors.
+  std::uint64_t stream_threads = 0;
   std::uint64_t max_stream_connections = 1024;
   std::uint64_t max_stream_connections_a_tenant = 256;
   absl::Duration longest_response = absl::Seconds(30);

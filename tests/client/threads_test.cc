@@ -9,14 +9,17 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "client/chain.h"
 #include "client/client.h"
+#include "client/frame_calls.h"
 #include "client/transport/local_channel.h"
 #include "client/transport/named_thread.h"
 #include "client/transport/real_seams.h"
+#include "client/transport/stream_transport.h"
 #include "gtest/gtest.h"
 #include "proto/base/mutex.h"
 #include "proto/base/random.h"
@@ -53,6 +56,9 @@ class Switchboard {
   std::map<std::string, std::vector<ControlService*>> served_
       ABSL_GUARDED_BY(mutex_);
 };
+
+// The thread is inside a blocking call of a Client.
+thread_local bool is_blocked = false;
 
 // One process's view of it.
 class Line : public ControlConnector {
@@ -197,9 +203,11 @@ class ThreadsTest : public ::testing::Test {
     }
     const absl::Duration deadline =
         random->Below(8) == 0 ? absl::Microseconds(500) : absl::Seconds(10);
+    is_blocked = true;
     const ReadReport read = client->Read({.name_space = handle_,
                                           .blocks = absl::MakeSpan(wanted),
                                           .deadline = deadline});
+    is_blocked = false;
     std::vector<WriteBlock> lacking;
     std::vector<std::vector<ConstBuffer>> sources(kBlocksAChain);
     std::vector<std::vector<std::byte>> computed(kBlocksAChain);
@@ -219,12 +227,14 @@ class ThreadsTest : public ::testing::Test {
     }
     remote_ += read.bytes_remote;
     if (lacking.empty()) return;
+    is_blocked = true;
     const WriteReport written =
         client->Write({.name_space = handle_,
                        .blocks = absl::MakeSpan(lacking),
                        .deadline = deadline,
                        .wait_for = random->Below(2) == 0 ? WriteWait::kPublished
                                                          : WriteWait::kLocal});
+    is_blocked = false;
     EXPECT_OK(written.status);
     stored_ += written.stored;
   }
@@ -288,6 +298,136 @@ TEST_F(ThreadsTest, ManyCallersAtOnceNeverGetWrongBytes) {
   EXPECT_GT(hits_, 0u);
   EXPECT_GT(stored_, 0u);
   EXPECT_GT(remote_, 0u);
+}
+
+// One read after the other, of one block; their callbacks.
+class Reader {
+ public:
+  Reader(Client* client, const NamespaceHandle& handle)
+      : client_(*client), handle_(handle), memory_(kBlockBytes) {}
+
+  void Read(int chain) {
+    ended_ = false;
+    buffer_ = {.address = memory_.data(), .length = kBlockBytes};
+    target_ = ReadTarget();
+    target_.key = MakeBlockKey(Hash(chain, 0), Shard{});
+    target_.anchor = target_.key;
+    target_.destination = absl::MakeConstSpan(&buffer_, 1);
+    client_.StartRead({.name_space = handle_,
+                       .blocks = absl::MakeSpan(&target_, 1),
+                       .deadline = absl::Seconds(10)},
+                      {.on_outcome = [this](const ReadReport&) { Note(); },
+                       .on_buffers_free =
+                           [this] {
+                             Note();
+                             ended_ = true;
+                           }});
+    while (!ended_) ::usleep(100);
+  }
+  int in_blocked_threads() const { return in_blocked_threads_; }
+
+ private:
+  void Note() {
+    if (is_blocked) ++in_blocked_threads_;
+  }
+
+  Client& client_;
+  const NamespaceHandle handle_;
+  std::vector<std::byte> memory_;
+  Buffer buffer_;
+  ReadTarget target_;
+  std::atomic<bool> ended_{false};
+  std::atomic<int> in_blocked_threads_{0};
+};
+
+// Whoever waits in a blocking call may hold what such a callback wants.
+TEST_F(ThreadsTest, CallbacksNeverRunInAnotherThreadsBlockingCall) {
+  Client* const client = hosts_[1].client.get();
+  Reader reader(client, handle_);
+  {
+    std::vector<std::unique_ptr<NamedThread>> callers;
+    // More than the connections that are shared.
+    for (int i = 0; i < 6; ++i) {
+      callers.push_back(std::make_unique<NamedThread>());
+      ASSERT_OK(callers.back()->Start("caller", [this, i, client] {
+        SeededRandom random(static_cast<std::uint64_t>(i) + 1);
+        for (int turn = 0; turn < 40; ++turn) {
+          Turn(i == 0 ? hosts_[0].client.get() : client,
+               static_cast<int>(random.Below(kChains)), &random);
+        }
+      }));
+    }
+    SeededRandom random(77);
+    for (int i = 0; i < 100; ++i) {
+      reader.Read(static_cast<int>(random.Below(kChains)));
+    }
+  }
+
+  EXPECT_EQ(reader.in_blocked_threads(), 0);
+  EXPECT_EQ(wrong_, 0u);
+  EXPECT_GT(remote_, 0u);
+}
+
+// Takes one block, and notes on which thread.
+class NotingSink : public StreamSink {
+ public:
+  explicit NotingSink(WaitingThread* waiter) : waiter_(*waiter) {}
+
+  ByteRun OnHeader(std::size_t, const SlotHeader& header) override {
+    bytes.resize(header.length);
+    return {absl::MakeSpan(bytes)};
+  }
+  void OnBlock(std::size_t, Outcome told, absl::Duration) override {
+    outcome = told;
+  }
+  void OnEnd(StreamEnd, const absl::Status&) override {
+    thread = std::this_thread::get_id();
+    waiter_.Finish();
+  }
+
+  std::vector<std::byte> bytes;
+  Outcome outcome = Outcome::kUnset;
+  std::thread::id thread;
+
+ private:
+  WaitingThread& waiter_;
+};
+
+// Once there is a connection: a read is one waking, of who waits for it.
+TEST_F(ThreadsTest, WhoWaitsForARemoteReadReceivesIt) {
+  SeededRandom random(1);
+  Turn(hosts_[0].client.get(), 1, &random);
+  const NodeAddress node = hosts_[0].node->address();
+  const Client::About about = hosts_[0].client->Describe();
+  StreamTransport streams(&hosts_[1].client_seams->seams(), {}, [&] {
+    return StreamCredentials{about.cluster, about.token};
+  });
+  StreamRead read;
+  read.name_space = handle_.id;
+  read.deadline = BootTime::Infinite();
+  read.keys = {{.key = MakeBlockKey(Hash(1, 0), Shard{}), .room = kBlockBytes}};
+  const std::vector<std::byte> right = BytesOf(read.keys[0].key);
+  const auto read_once = [&] {
+    WaitingThread waiter(nullptr);
+    const auto sink = std::make_shared<NotingSink>(&waiter);
+    streams.StartRead({.address = node.stream_address,
+                       .node = node.node,
+                       .epoch = node.epoch},
+                      read, sink);
+    waiter.Wait();
+    EXPECT_EQ(sink->outcome, Outcome::kHit);
+    EXPECT_EQ(sink->bytes, right);
+    return sink->thread;
+  };
+
+  // The network's thread is done with the connection, too.
+  EXPECT_NE(read_once(), std::this_thread::get_id());
+  while (read_once() != std::this_thread::get_id()) {
+  }
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(read_once(), std::this_thread::get_id());
+  }
+  EXPECT_EQ(streams.counters().connects.value(), 1u);
 }
 
 // Rules P4 and P7: the pool is so small that slots change hands all the time.

@@ -116,8 +116,8 @@ void AnswerCheck::JudgeCommit(const SimControl::Seen& seen,
   const std::string name = StrCat(
       "block ", std::get<3>(commit), " of reservation ", std::get<2>(commit),
       " of ", seen.caller->name(), " at ", seen.server->name());
-  // A second commit may come, and a first one be copied whose session has ended,
-  // when its staging is in use again (rule S1).
+  // When its staging is in use again (rule S1), a second commit may come, and a
+  // first one be copied whose session has ended.
   if (outcome == Outcome::kCorrupt && known.requests == 1 &&
       known.sessions_lost == SessionsLost(seen.caller) &&
       !operations_->WasScribbled(seen.caller->number(), std::get<2>(commit))) {

@@ -93,8 +93,8 @@ TEST_F(SimSocketsTest, ThePeerLearnsOfAProcesssDeathAfterItsLastMessage) {
   EXPECT_TRUE(closed_);
 }
 
-// As the kernel has it: what waits for a process goes when that dies, also where
-// the connection had ended long before.
+// As the kernel has it: what waits for a process goes when that dies, also
+// where the connection had ended long before.
 TEST_F(SimSocketsTest, WhatAStoppedClientLeavesUnreadIsGoneWhenItDies) {
   ASSERT_OK_AND_ASSIGN(auto socket, client_.Connect("/node.sock"));
   socket->Start({.on_message = [](std::string, auto) {},

@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -122,6 +124,37 @@ TEST_F(TcpNetworkTest, AConnectStillOutstandingAtTheNetworksEndIsCancelled) {
 
   ASSERT_FALSE(connected.empty());
   EXPECT_EQ(connected.Take().code(), StatusCode::kCancelled);
+}
+
+TEST_F(TcpNetworkTest, ConnectionsAreDealtOutAmongItsThreads) {
+  constexpr int kConnections = 4;
+  const auto network = *TcpNetwork::Make({.threads = 2}, &clock_);
+  Inbox<std::unique_ptr<ByteStream>> accepted;
+  const auto listener =
+      *network->Listen("127.0.0.1:0", [&](std::unique_ptr<ByteStream> stream) {
+        accepted.Put(std::move(stream));
+      });
+  std::map<std::thread::id, int> receivers;
+  std::vector<std::unique_ptr<ByteStream>> streams;
+  for (int i = 0; i < kConnections; ++i) {
+    // Of another network, which takes no turns in this one.
+    streams.push_back(*Connect(listener->address()));
+    streams.push_back(accepted.Take());
+    std::string arrived(1, ' ');
+    Inbox<std::thread::id> received;
+    streams.back()->StartReceive({ToFill(&arrived)}, [&](absl::Status) {
+      received.Put(std::this_thread::get_id());
+    });
+    const std::string sent = "a";
+    ASSERT_EQ(Send(streams[streams.size() - 2].get(), {ToSend(sent)}),
+              absl::OkStatus());
+    ++receivers[received.Take()];
+  }
+
+  EXPECT_THAT(receivers, testing::SizeIs(2));
+  for (const auto& [thread, count] : receivers) {
+    EXPECT_EQ(count, kConnections / 2);
+  }
 }
 
 TEST_F(TcpNetworkTest, AConnectWithoutDescriptorsFails) {
