@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/blocking.h"
 #include "client/chain.h"
 #include "client/client.h"
 #include "client/frame_calls.h"
@@ -307,7 +308,7 @@ class Reader {
       : client_(*client), handle_(handle), memory_(kBlockBytes) {}
 
   void Read(int chain) {
-    ended_ = false;
+    Blocking<bool> free;
     buffer_ = {.address = memory_.data(), .length = kBlockBytes};
     target_ = ReadTarget();
     target_.key = MakeBlockKey(Hash(chain, 0), Shard{});
@@ -318,11 +319,11 @@ class Reader {
                        .deadline = absl::Seconds(10)},
                       {.on_outcome = [this](const ReadReport&) { Note(); },
                        .on_buffers_free =
-                           [this] {
+                           [&] {
                              Note();
-                             ended_ = true;
+                             free.Set(true);
                            }});
-    while (!ended_) ::usleep(100);
+    free.Wait();
   }
   int in_blocked_threads() const { return in_blocked_threads_; }
 
@@ -336,7 +337,6 @@ class Reader {
   std::vector<std::byte> memory_;
   Buffer buffer_;
   ReadTarget target_;
-  std::atomic<bool> ended_{false};
   std::atomic<int> in_blocked_threads_{0};
 };
 
