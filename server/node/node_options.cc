@@ -154,6 +154,9 @@ void DescribeBounds(NodeOptions* options, OptionList* list) {
                        "Reserve is congested.",
                .least = kMiB,
                .most = 1024 * kGiB});
+}
+
+void DescribeStream(NodeOptions* options, OptionList* list) {
   list->Count("stream.threads", &options->stream_threads,
               {.help = "Threads that move the stream's bytes; connections are "
                        "dealt out among them. 0: one for each four processors, "
@@ -172,6 +175,9 @@ void DescribeBounds(NodeOptions* options, OptionList* list) {
                           "asked for.",
                   .least = absl::Milliseconds(100),
                   .most = kLongestDeadline});
+}
+
+void DescribeAnnouncements(NodeOptions* options, OptionList* list) {
   list->Count("announcements.max_entries", &options->announcements.max_entries,
               {.help = "Events kept for the catalog, about 200 B each; beyond, "
                        "a full inventory replaces them.",
@@ -223,6 +229,8 @@ void Describe(NodeOptions* options, OptionList* list) {
   DescribeSessions(options, list);
   DescribeMemory(options, list);
   DescribeBounds(options, list);
+  DescribeStream(options, list);
+  DescribeAnnouncements(options, list);
   DescribeCopies(options, list);
 }
 
