@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "client/transport/local_channel.h"
@@ -66,9 +65,8 @@ RealSeams::Options SeamsFor(const NodeOptions& options) {
   seams.tcp.threads =
       options.stream_threads > 0
           ? static_cast<int>(options.stream_threads)
-          : std::clamp(
-                static_cast<int>(std::thread::hardware_concurrency()) / 4, 1,
-                4);
+          : std::clamp(static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)) / 4, 1,
+                       4);
   return seams;
 }
 
