@@ -107,7 +107,9 @@ void ServedConnection::Refuse(const absl::Status& why) {
 bool ServedConnection::MayReceive() const {
   if (closed_ || refusing_ || receiving_ != Step::kNone) return false;
   return phase_ != Phase::kLead ||
-         (answers_.size() < options_.max_requests && keys_ < options_.max_keys);
+         (answers_.size() < options_.max_requests &&
+          keys_ < options_.max_keys &&
+          (writes_ == nullptr || writes_->TakesMore()));
 }
 
 void ServedConnection::ReceiveFrames() {

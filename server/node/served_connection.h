@@ -122,6 +122,8 @@ class ServedConnection {
     BootTime deadline;
     // The answer that it finishes; null: none.
     const StreamAnswer* finishes = nullptr;
+    // It says something of writes, which may be what new ones waited for.
+    bool makes_room = false;
     bool closes = false;
   };
   // Where one direction is. A completion that comes before its start has
@@ -167,6 +169,7 @@ class ServedConnection {
   void OnSent(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   bool HandleSent(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishAnswer(const StreamAnswer* answer) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReceiveSoon() ABSL_LOCKS_EXCLUDED(mutex_);
 
   TimerId CloseAt(BootTime when, const char* why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -57,6 +57,7 @@ bool ServedConnection::TakeOutgoing(Outgoing* outgoing) {
     if (refusing_) return false;
     if (writes_ != nullptr && writes_->TakeAnswers(&outgoing->frames)) {
       outgoing->deadline = now + options_.frame_timeout;
+      outgoing->makes_room = true;
       sending_ = Step::kStarting;
       return true;
     }
@@ -113,7 +114,13 @@ bool ServedConnection::HandleSent(const absl::Status& status) {
     return false;
   }
   if (sent.finishes != nullptr) FinishAnswer(sent.finishes);
+  if (sent.makes_room) ReceiveSoon();
   return true;
+}
+
+// There is room again. As a task: receiving starts sends, and this is one.
+void ServedConnection::ReceiveSoon() {
+  parts_.executor->Post(scope_.Wrap([this] { ReceiveFrames(); }));
 }
 
 void ServedConnection::FinishAnswer(const StreamAnswer* answer) {
@@ -131,8 +138,7 @@ void ServedConnection::FinishAnswer(const StreamAnswer* answer) {
   }
   parts_.metrics->stream_read.Add(parts_.executor->clock()->Now() -
                                   finished->started());
-  // There is room again. As a task: receiving starts sends, and this is one.
-  parts_.executor->Post(scope_.Wrap([this] { ReceiveFrames(); }));
+  ReceiveSoon();
 }
 
 }  // namespace firnkv

@@ -381,6 +381,11 @@ void StreamWrites::OnWritten(std::uint64_t request, std::uint32_t index,
 
 // --- Answers.
 
+bool StreamWrites::TakesMore() const {
+  MutexLock lock(&mutex_);
+  return writes_.size() < 2 * options_.max_writes;
+}
+
 bool StreamWrites::TakeAnswers(OutgoingFrames* frames) {
   bool any = false;
   const auto say = [&](FrameType type, std::uint64_t request,

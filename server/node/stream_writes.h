@@ -113,6 +113,9 @@ class StreamWrites {
   absl::Span<std::byte> NextPiece() ABSL_LOCKS_EXCLUDED(mutex_);
   // All of NextPiece's bytes are there. True: it was the block's last.
   bool Landed() ABSL_LOCKS_EXCLUDED(mutex_);
+  // There is room for another request: what a peer does not let be said is
+  // bounded too, at twice max_writes.
+  bool TakesMore() const ABSL_LOCKS_EXCLUDED(mutex_);
   // They will not come: the connection is broken.
   void Abandon();
   // Until when the rest of the block may come.

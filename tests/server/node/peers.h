@@ -104,6 +104,8 @@ class RawStreamPeer {
 
   bool connected() const { return stream_ != nullptr; }
   bool closed() const { return closed_; }
+  // What the other side has not let out yet, in calls of Send.
+  std::size_t unsent() const { return to_send_.size(); }
   // Frames that have come.
   std::vector<Got> got;
   // Outcomes of a request's kBlock frames, in order.

@@ -399,6 +399,26 @@ TEST_F(StreamWritesTest, TooManyWritesOfOneConnectionAreCongested) {
   EXPECT_THAT(peer->ReservedOf(4), ElementsAre(Outcome::kStored));
 }
 
+// Rule S3: what a peer costs is bounded, also what it lets nobody tell it.
+TEST_F(StreamWritesTest,
+       APeerThatOnlyReservesIsHeardUntilItsBoundAndNoFurther) {
+  constexpr std::uint64_t kRequests = 8'000;
+  const auto peer = ConnectAs(alice_);
+  peer->StopReading();
+  RunFor(absl::Milliseconds(1));
+  for (std::uint64_t n = 1; n <= kRequests; ++n) {
+    peer->SendReserve(n, Wanting(0, 1));
+  }
+  RunFor(absl::Seconds(2));
+
+  EXPECT_GT(peer->unsent(), 0u);
+  ASSERT_FALSE(peer->closed());
+
+  peer->ReadOn();
+  AwaitEnd(peer.get(), kRequests);
+  EXPECT_EQ(peer->ReservedOf(kRequests).size(), 1u);
+}
+
 // Rule C1, and who may not see a namespace does not learn whether it is there.
 TEST_F(StreamWritesTest, AnotherTenantsNamespaceIsDenied) {
   const auto peer = ConnectAs(bob_);
