@@ -1,5 +1,6 @@
 #include "server/node/stream_server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "proto/base/status.h"
@@ -35,6 +36,24 @@ std::string StreamServer::address() const {
 
 void StreamServer::OnAccept(std::unique_ptr<ByteStream> stream) {
   counters_.accepted.Add();
+  // Shared: see ConnectionPtr.
+  ConnectionPtr silent;
+  {
+    MutexLock lock(&mutex_);
+    // Who means it says hello at once, so of those that have not the one that
+    // has been silent for longest makes room: else whoever opens connections
+    // again and again would keep all others out.
+    if (unidentified_ >= options_.max_unidentified) {
+      const auto oldest = std::find_if(
+          entries_.begin(), entries_.end(),
+          [](const auto& entry) { return !entry.second.identified; });
+      if (oldest != entries_.end()) silent = oldest->second.connection;
+    }
+  }
+  if (silent != nullptr) {
+    counters_.over_caps.Add();
+    silent->Close(absl::ResourceExhaustedError("others wait to be heard"));
+  }
   std::uint64_t number = 0;
   {
     MutexLock lock(&mutex_);

@@ -409,10 +409,16 @@ TEST_F(StreamServerTest, SilentConnectionsCannotKeepOthersOut) {
   RunFor(absl::Seconds(1));
   EXPECT_LE(server_->connections(), 4u);
 
+  // Also while they are there: whoever speaks is heard.
+  const auto at_once = ConnectAs(alice_);
+  EXPECT_EQ(at_once->got.size(), 1u);
+  EXPECT_FALSE(at_once->closed());
+
   RunFor(absl::Seconds(6));
 
   const auto peer = ConnectAs(alice_);
   EXPECT_EQ(peer->got.size(), 1u);
+  EXPECT_FALSE(at_once->closed());
 }
 
 TEST_F(StreamServerTest, OneTenantCannotTakeAllConnections) {
