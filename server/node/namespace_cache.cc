@@ -30,11 +30,14 @@ NamespaceCache::Answer NamespaceCache::Judge(const NamespaceCaller& caller,
                                              ClearEpoch seen) const {
   const BootTime now = clock_->Now();
   const auto it = known_.find(id);
+  // Whatever it says it has seen: others' questions cost nothing, and are no
+  // reason to believe that there is a later epoch.
+  if (it != known_.end() && !caller.is_node &&
+      it->second.tenant != caller.tenant) {
+    return Outcome::kDenied;
+  }
   if (it != known_.end() && it->second.clear_epoch >= seen) {
     const PoolNamespace& facts = it->second;
-    if (!caller.is_node && facts.tenant != caller.tenant) {
-      return Outcome::kDenied;
-    }
     if (facts.strict_clear && now >= believed_until_) {
       return Outcome::kUnavailable;
     }

@@ -64,6 +64,17 @@ TEST_F(NamespaceCacheTest, AnEpochThatTheNodeDoesNotKnowIsAskedFor) {
   EXPECT_EQ(changed_.size(), 2u);
 }
 
+// Rule S3: whoever may not see a namespace cannot make its readers wait for an
+// epoch that it made up.
+TEST_F(NamespaceCacheTest, WhatAForeignerSaysItHasSeenCostsItsReadersNothing) {
+  Find(granite_.name_space, alice_);
+  EXPECT_EQ(Find(granite_.name_space, bob_, 99), Outcome::kDenied);
+  EXPECT_EQ(Asked(), 1);
+  catalog_.Clear(granite_.name_space);
+
+  EXPECT_EQ(Find(granite_.name_space, alice_, 2), std::nullopt);
+}
+
 // Rule C2: nothing makes the catalog know less than its clients for long.
 TEST_F(NamespaceCacheTest, AnEpochThatNobodyKnowsIsUnavailableAndCheap) {
   for (int i = 0; i < 100; ++i) {
