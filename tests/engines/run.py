@@ -1,137 +1,131 @@
-"""Real engines against a real cluster of two nodes, on CPU: tools/test --engines.
+"""Real engines against real daemons, on CPU: tools/test --engines.
 
-    run.py --venv FOLDER --programs FOLDER --package FOLDER --model FOLDER
+    run.py --vllm VENV --sglang VENV --programs FOLDER --package FOLDER
+           --work FOLDER [--jobs N] [MODULE[.CLASS[.TEST]]...]
 
-Each engine runs alone, one after the other: what a first one on one node has
-computed, a second one on the other node is to find, and both are to say, token
-by token, what an engine without any cache says.
+Modules run beside each other, in processes of their own: most of an engine's
+time is its start, on one core. What is measured is printed beside the outcome of
+the tests; each engine's own words are in the folder of logs.
 """
 
 import argparse
-import json
 import os
+import re
+import shutil
 import subprocess
 import sys
-import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROMPTS = 50
-PREFIXES = 5  # As vllm_engine.py has them.
-PREFIX_TOKENS = 288
-ENGINE_LIMIT = 900
-
-options = None
-
-
-def catalog_of(node):
-    """The address of the catalog inside a node's process."""
-    from real_node import until
-
-    def said():
-        lines = (line.split() for line in node.said().splitlines())
-        return next((words[1] for words in lines
-                     if words[:1] == ["catalog"]), None)
-    return until("the catalog's address is said", said)
+# The longest first.
+MODULES = ("vllm_test.ConnectorTest", "quickstart_test", "mooncake_test",
+           "lmcache_test", "sglang_test", "vllm_test.TierTest",
+           "vllm_test.AwayTest")
+# By itself: it measures time.
+ALONE = ("first_token_test",)
+PLAIN = "plain"
 
 
-class VllmTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        from real_node import RealNode
-        cls.folder = tempfile.mkdtemp(prefix="firnkv-engines.")
-        if not os.path.exists(os.path.join(options.model, "config.json")):
-            cls.python("tiny_model.py", options.model)
-        cls.first = RealNode().start()
-        cls.addClassCleanup(cls.first.remove)
-        cls.second = RealNode(
-            "--node-catalog", catalog_of(cls.first), "--cluster-secret-file",
-            os.path.join(cls.first.folder, "data", "cluster.secret")).start()
-        cls.addClassCleanup(cls.second.remove)
-        cls.plain = cls.engine("plain", None)
+def models(options, engine):
+    """The models, unless they were made before."""
+    for size in ("small", "large"):
+        folder = os.path.join(options.work, "models", size)
+        if not os.path.exists(os.path.join(folder, "tokenizer.json")):
+            shutil.rmtree(folder, ignore_errors=True)
+            engine.run(f"model {size}", options.vllm, "tiny_model.py", folder,
+                       size)
 
-    @classmethod
-    def python(cls, program, *arguments):
-        environment = {
-            **os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1",
-            "PYTHONPATH": os.pathsep.join((options.package, HERE))}
-        log = os.path.join(cls.folder, "engine.log")
-        with open(log, "ab") as file:
-            ended = subprocess.run(
-                [os.path.join(options.venv, "bin", "python"), "-B",
-                 os.path.join(HERE, program), *arguments],
-                env=environment, stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, timeout=ENGINE_LIMIT, check=False)
-        if ended.returncode != 0:
-            with open(log, encoding="utf-8", errors="replace") as file:
-                raise AssertionError("".join(file.readlines()[-60:]))
 
-    @classmethod
-    def engine(cls, name, transfer):
-        out = os.path.join(cls.folder, f"{name}.json")
-        cls.python("vllm_engine.py", json.dumps(
-            {"model": options.model, "prompts": PROMPTS, "out": out,
-             "kv_transfer_config": transfer}))
-        with open(out, encoding="utf-8") as file:
-            found = json.load(file)
-        firsts = found[:PREFIXES]
-        print(f"{name}: {len(found)} prompts, of the first of each prefix "
-              f"{[each['cached'] for each in firsts]} of "
-              f"{[each['prompt'] for each in firsts]} tokens were cached",
-              flush=True)
-        return found
+def one_module(name, engine):
+    """In its own process."""
+    if name == PLAIN:
+        engine.Plain.compute()
+        return 0
+    suite = unittest.defaultTestLoader.loadTestsFromNames([name])
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
+    failed = len(result.failures) + len(result.errors)
+    print(f"{max(0, result.testsRun - failed)} passed, {failed} failed")
+    return int(failed > 0)
 
-    def shares(self, name, transfer):
-        """`transfer`: of a node, its kv_transfer_config."""
-        one = self.engine(f"{name}, first", transfer(self.first))
-        other = self.engine(f"{name}, second", transfer(self.second))
-        # Nobody had computed these before; and then somebody had.
-        self.assertEqual([each["cached"] for each in one[:PREFIXES]],
-                         [0] * PREFIXES)
-        self.assertEqual([each["cached"] for each in other[:PREFIXES]],
-                         [PREFIX_TOKENS] * PREFIXES)
-        for found in (one, other):
-            self.assertEqual([each["tokens"] for each in found],
-                             [each["tokens"] for each in self.plain])
 
-    def test_connector(self):
-        self.shares("connector", lambda node: {
-            "kv_connector": "FirnKVConnector",
-            "kv_connector_module_path": "firnkv.vllm.connector",
-            "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
-            "kv_connector_extra_config": {
-                "socket_path": node.socket, "lookup_deadline": 10.0,
-                "load_deadline": 20.0, "save_deadline": 20.0}})
+class Child:
+    def __init__(self, name, options):
+        self.name = name
+        self.began = time.monotonic()
+        self.log = os.path.join(options.logs, f"{name}.out")
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-B", *sys.argv[:1], *options.given,
+                 "--module", name], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT)
 
-    def test_secondary_tier(self):
-        self.shares("tier", lambda node: {
-            "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
-            "kv_connector_extra_config": {
-                "spec_name": "CpuTieringSpec",
-                "spec_module_path": "cpu_tiering",
-                "cpu_bytes_to_use": 64 << 20,
-                "secondary_tiers": [{
-                    "type": "FirnKVTier", "module_path": "firnkv.vllm.tier",
-                    "socket_path": node.socket, "lookup_deadline": 10.0,
-                    "load_deadline": 20.0, "store_deadline": 20.0}]}})
+    def counts(self):
+        """(passed, failed) once it has ended; what it said is printed."""
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            text = log.read()
+        print(f"--- {self.name}, {time.monotonic() - self.began:.0f} s")
+        print(text, end="", flush=True)
+        if self.name == PLAIN:
+            return 0, int(self.process.returncode != 0)
+        said = re.search(r"^(\d+) passed, (\d+) failed$", text.rstrip(),
+                         re.MULTILINE)
+        return ((int(said.group(1)), int(said.group(2))) if said
+                else (0, 1))
+
+
+def all_modules(names, options):
+    """(passed, failed) of all, `options.jobs` at a time."""
+    waiting, running = list(names), [Child(PLAIN, options)]
+    passed = failed = 0
+    while waiting or running:
+        while waiting and len(running) <= options.jobs:
+            running.append(Child(waiting.pop(0), options))
+        for child in [each for each in running
+                      if each.process.poll() is not None]:
+            running.remove(child)
+            more = child.counts()
+            passed, failed = passed + more[0], failed + more[1]
+        time.sleep(0.1)
+    return passed, failed
 
 
 def main():
-    global options
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--venv", required=True)
-    parser.add_argument("--programs", required=True)
-    parser.add_argument("--package", required=True)
-    parser.add_argument("--model", required=True)
-    options, rest = parser.parse_known_args()
-    for name in ("venv", "programs", "package", "model"):
+    for name in ("vllm", "sglang", "programs", "package", "work"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--module")
+    options, names = parser.parse_known_args()
+    options.given = []
+    for name in ("vllm", "sglang", "programs", "package", "work"):
         setattr(options, name, os.path.abspath(getattr(options, name)))
+        options.given += [f"--{name}", getattr(options, name)]
+    for name in ("logs", "plain"):
+        setattr(options, name, os.path.join(options.work, name))
+    options.model = os.path.join(options.work, "models", "small")
+    options.large_model = os.path.join(options.work, "models", "large")
     os.environ["FIRNKV_BIN"] = options.programs
-    sys.path[:0] = [options.package, os.path.join(HERE, "..", "python")]
-    result = unittest.main(argv=[sys.argv[0], *rest], exit=False).result
-    failed = len(result.failures) + len(result.errors)
-    print(f"{max(0, result.testsRun - failed)} passed, {failed} failed")
+    sys.path[:0] = [options.package, HERE, os.path.join(HERE, "..", "python")]
+    import engine
+    engine.options = options
+    if options.module:
+        sys.exit(one_module(options.module, engine))
+    for folder in (options.logs, options.plain):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+    models(options, engine)
+    alone = [name for name in names if name.startswith(ALONE)]
+    together = [name for name in names if name not in alone]
+    if not names:
+        together, alone = MODULES, ALONE
+    passed, failed = all_modules(together, options)
+    for name in alone:
+        child = Child(name, options)
+        child.process.wait()
+        more = child.counts()
+        passed, failed = passed + more[0], failed + more[1]
+    print(f"{passed} passed, {failed} failed")
     sys.exit(failed > 0)
 
 

@@ -35,28 +35,29 @@ def until(what, done):
 class RealNode:
     """Starts in `folder`, and again there after kill()."""
 
-    def __init__(self, *arguments, folder=None):
+    def __init__(self, *arguments, folder=None, dram_bytes="64MiB"):
         self.folder = folder or tempfile.mkdtemp(prefix="firnkv-python.")
         self.socket = os.path.join(self.folder, "node.sock")
         self.log = os.path.join(self.folder, "node.log")
-        self.arguments = arguments
+        self.arguments = ("--dram-bytes", dram_bytes, *arguments)
         self.process = None
 
     def start(self):
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [os.path.join(PROGRAMS, "firnkv-node"),
-                 "--data-dir", os.path.join(self.folder, "data"),
-                 "--node-socket", self.socket,
-                 "--node-control", "127.0.0.1:0",
-                 "--node-stream", "127.0.0.1:0",
-                 "--catalog-listen", "127.0.0.1:0",
-                 "--http-address", "127.0.0.1:0",
-                 "--dram-bytes", "64MiB", *self.arguments],
-                stdin=subprocess.DEVNULL, stdout=log,
+                self.command(), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True)
         until("the node is ready", self.ready)
         return self
+
+    def command(self):
+        return [os.path.join(PROGRAMS, "firnkv-node"),
+                "--data-dir", os.path.join(self.folder, "data"),
+                "--node-socket", self.socket,
+                "--node-control", "127.0.0.1:0",
+                "--node-stream", "127.0.0.1:0",
+                "--catalog-listen", "127.0.0.1:0",
+                "--http-address", "127.0.0.1:0", *self.arguments]
 
     def said(self):
         with open(self.log, encoding="utf-8", errors="replace") as log:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from ._client import Client as _Client
 from ._errors import Exhausted
+from ._opening import open_soon
 from .contracts import from_lmcache
 
 
@@ -56,12 +57,13 @@ class Client:
         options = {"wait_for_node": False, "client_name": "lmcache",
                    **client_options}
         self._client = _Client(socket_path, **options)
-        self._namespace = self._client.open_namespace(
-            namespace,
+        self._closed = False
+        self._namespace = open_soon(
+            self._client, namespace,
             from_lmcache(**{"kv_dtype": kv_dtype,
                             "weights_revision": weights_revision,
                             **(contract or {})}),
-            chained=False, lazy=True)
+            lambda: self._closed, chained=False)
         self._lock = threading.Lock()
         # Of submits that were refused: they end with the next drain. No id of
         # the SDK's comes near.
@@ -107,6 +109,7 @@ class Client:
 
     def close(self) -> None:
         """Ends what is outstanding. Idempotent."""
+        self._closed = True
         self._client.close()
 
     def _submit(self, submit, keys: Sequence[str], *arguments,

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from ._client import Client, StateContract
 from ._errors import Denied, Error
+from ._opening import open_soon
 from ._outcome import Outcome
 
 _log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ _CODES = {
 #: Keys of one call of the SDK, which takes up to 4,096.
 _BATCH = 1024
 _LONGEST_KEY = 4096
+#: Seconds that setup() waits for a node, at most.
+_OPEN_WAIT = 2.0
 
 
 class SoftPinAction(enum.IntEnum):
@@ -177,11 +180,13 @@ class MooncakeDistributedStore:
         except (Error, TypeError, ValueError) as error:
             _log.error("firnkv: setup: %s", error)
             return INVALID_PARAMS
-        namespace = client.open_namespace(
-            name, StateContract.opaque("in the key",
-                                       cache_salt=f"tenant {tenant}"),
-            chained=False, lazy=True)
-        self._client, self._namespace = client, namespace
+        self._client = client
+        # As Mooncake's, which is ready when it returns; but for a node that is
+        # away nobody waits long.
+        self._namespace = open_soon(
+            client, name, StateContract.opaque(
+                "in the key", cache_salt=f"tenant {tenant}"),
+            lambda: self._client is not client, wait=_OPEN_WAIT, chained=False)
         return OK
 
     def setup_dummy(self, *_arguments, **_options) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 from . import contracts
 from ._client import Client, StateContract
+from ._opening import open_soon
 
 try:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorage as _Base
@@ -30,8 +31,6 @@ _log = logging.getLogger(__name__)
 _LOADERS = {"backend_name", "module_path", "class_name", "interface_v1",
             "prefetch_threshold", "prefetch_timeout_base",
             "prefetch_timeout_per_ki_token", "hicache_storage_pass_prefix_keys"}
-_OURS = {"namespace", "get_deadline", "set_deadline", "exists_deadline",
-         "weights_revision", "contract"}
 #: Blocks of one call of the SDK, which takes up to 4,096.
 _BATCH = 1024
 
@@ -50,6 +49,10 @@ class HiCache(_Base):
         self._get_deadline = float(extra.pop("get_deadline", 2.0))
         self._set_deadline = float(extra.pop("set_deadline", 10.0))
         self._exists_deadline = float(extra.pop("exists_deadline", 1.0))
+        # SGLang attaches before it serves, so a node that is there is waited
+        # for, and one that is not costs its start this much.
+        self._open_wait = float(extra.pop("open_wait", 2.0))
+        self._closed = False
         self._fields = dict(extra.pop("contract", None) or {})
         if "weights_revision" in extra:
             self._fields["weights_revision"] = extra.pop("weights_revision")
@@ -66,13 +69,14 @@ class HiCache(_Base):
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         """The pool says what the pages are: their namespace is opened here."""
         self._pool = self.mem_pool_host = mem_pool_host
-        self._namespace = self._client.open_namespace(
-            self._name, contract_of(self._config, mem_pool_host,
-                                    **self._fields),
-            chained=False, lazy=True)
+        self._namespace = open_soon(
+            self._client, self._name,
+            contract_of(self._config, mem_pool_host, **self._fields),
+            lambda: self._closed, wait=self._open_wait, chained=False)
 
     def close(self) -> None:
         """Idempotent."""
+        self._closed = True
         self._client.close()
 
     def clear(self) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 
 from .. import contracts
 from .._client import Client, StateContract
-from .._core import Chain, Namespace
+from .._core import Namespace
 from .._errors import Error
+from .._opening import open_soon
 
 _log = logging.getLogger("firnkv.vllm")
 
@@ -36,22 +37,9 @@ class Session:
 
     def open(self, name: str, contract: StateContract,
              **options: Any) -> Namespace:
-        """A namespace that opens as soon as it can. Calls would try it too, but
-        an engine's first ones should find it open."""
-        namespace = self.client.open_namespace(name, contract, lazy=True,
-                                               **options)
-        chain = Chain(block_tokens=contract.block_tokens)
-        chain.append(b"opening")
-        blocks = chain if namespace.chained else ["opening"]
-
-        def keep_trying() -> None:
-            while not self._closed and not namespace.opened:
-                namespace.exists(blocks, deadline=1.0)
-                time.sleep(0.1)
-
-        threading.Thread(target=keep_trying, name="firnkv-open",
-                         daemon=True).start()
-        return namespace
+        """A namespace that opens as soon as it can."""
+        return open_soon(self.client, name, contract, lambda: self._closed,
+                         **options)
 
     def submit(self, ended: Callable[[Any], None], submit: Callable[..., int],
                *arguments: Any, **options: Any) -> None:
