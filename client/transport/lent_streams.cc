@@ -48,12 +48,11 @@ void LentStreams::Add(const void* of, std::unique_ptr<LentStream> stream,
 }
 
 bool LentStreams::Has(const void* of) const {
-  return std::any_of(
-      streams_.begin(), streams_.end(),
-      [of](const std::shared_ptr<Lent>& one) { return one->of == of; });
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [of](const Shared& one) { return one->of == of; });
 }
 
-void LentStreams::Drop(const std::shared_ptr<Lent>& one) {
+void LentStreams::Drop(const Shared& one) {
   if (std::erase(streams_, one) == 0) return;
   one->stream.reset();
   std::move(one->on_returned)();
@@ -61,15 +60,15 @@ void LentStreams::Drop(const std::shared_ptr<Lent>& one) {
 
 void LentStreams::GiveBack() {
   while (!streams_.empty()) {
-    const std::shared_ptr<Lent> last = streams_.back();
+    const Shared last = streams_.back();
     Drop(last);
   }
 }
 
 void LentStreams::Receive() {
   std::vector<pollfd> events = {{.fd = waker_, .events = POLLIN, .revents = 0}};
-  const std::vector<std::shared_ptr<Lent>> streams = streams_;
-  for (const std::shared_ptr<Lent>& one : streams) {
+  const std::vector<Shared> streams = streams_;
+  for (const Shared& one : streams) {
     events.push_back({.fd = one->stream->descriptor(),
                       .events = POLLIN | POLLRDHUP,
                       .revents = 0});

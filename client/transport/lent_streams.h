@@ -33,7 +33,7 @@ class LentStreams {
   // False where the machine has no descriptor to wake this thread by: then
   // nothing is to be added.
   bool usable();
-  // `of` only names it, for Has. `on_returned` runs once it has been given back.
+  // `of` only names it, for Has. `on_returned` runs once it is given back.
   void Add(const void* of, std::unique_ptr<LentStream> stream,
            absl::AnyInvocable<void() &&> on_returned);
   bool Has(const void* of) const;
@@ -47,18 +47,19 @@ class LentStreams {
   void Wake() const;
 
  private:
-  // Shared: a `done` in Receive may add or give back.
   struct Lent {
     const void* of = nullptr;
     std::unique_ptr<LentStream> stream;
     absl::AnyInvocable<void() &&> on_returned;
   };
-  void Drop(const std::shared_ptr<Lent>& one);
+  // Shared with a Receive that runs: a `done` in it may give back.
+  using Shared = std::shared_ptr<Lent>;
+  void Drop(const Shared& one);
 
   LentStreams* const outer_;
   // This thread's eventfd; -1: not asked for yet, or there is none.
   int waker_ = -1;
-  std::vector<std::shared_ptr<Lent>> streams_;
+  std::vector<Shared> streams_;
 };
 
 }  // namespace firnkv

@@ -36,6 +36,7 @@
 #include "absl/types/span.h"
 #include "client/transport/byte_run.h"
 #include "client/transport/byte_stream.h"
+#include "client/transport/call_turn.h"
 #include "client/transport/connection_writes.h"
 #include "client/transport/lent_streams.h"
 #include "client/transport/seams.h"
@@ -169,21 +170,6 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   const StreamPeer& peer() const { return peer_; }
 
  private:
-  // Which of two goes on after an asynchronous call: the caller, if the
-  // completion ran inside the call, else the completion. Without it each frame
-  // that is there already would add to the stack.
-  //
-  // Proof: both call Second once. exchange() orders the two; exactly the later
-  // one gets true, and by acquire and release it sees all the earlier one did.
-  class Turn {
-   public:
-    void Begin() { taken_.store(false, std::memory_order_relaxed); }
-    bool Second() { return taken_.exchange(true, std::memory_order_acq_rel); }
-
-   private:
-    std::atomic<bool> taken_{false};
-  };
-
   struct Pending {
     StreamRead read;
     std::shared_ptr<StreamSink> sink;  // Shared: see StreamSink.
@@ -282,7 +268,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   std::string send_frame_;
   ConnectionWrites::Outgoing send_write_;
   absl::Status send_status_;
-  Turn send_turn_;
+  CallTurn send_turn_;
 
   Phase phase_ = Phase::kLead;
   bool greeted_ = false;
@@ -302,7 +288,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   std::uint64_t discard_left_ = 0;
   std::uint64_t receiving_ = 0;
   absl::Status receive_status_;
-  Turn receive_turn_;
+  CallTurn receive_turn_;
 };
 
 }  // namespace firnkv
