@@ -41,6 +41,7 @@ bool LentStreams::usable() {
 
 void LentStreams::Add(const void* of, std::unique_ptr<LentStream> stream,
                       absl::AnyInvocable<void() &&> on_returned) {
+  // Shared: see the type.
   streams_.push_back(std::make_shared<Lent>());
   streams_.back()->of = of;
   streams_.back()->stream = std::move(stream);
