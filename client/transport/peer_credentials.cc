@@ -25,11 +25,12 @@ namespace firnkv {
 namespace {
 
 // To become our uid, to open what only our uid may, to reach into our memory or
-// into the machine's.
+// into the machine's; and to get any of these, by a program of one's own that
+// has it.
 constexpr std::array kDangerousCapabilities = {
-    CAP_CHOWN,     CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH,
-    CAP_FOWNER,    CAP_SETUID,       CAP_SYS_MODULE,
-    CAP_SYS_RAWIO, CAP_SYS_PTRACE,   CAP_SYS_ADMIN,
+    CAP_CHOWN,     CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
+    CAP_SETUID,    CAP_SYS_MODULE,   CAP_SYS_RAWIO,       CAP_SYS_PTRACE,
+    CAP_SYS_ADMIN, CAP_SYS_BOOT,     CAP_MKNOD,           CAP_SETFCAP,
 };
 
 // Files of /proc that matter here are small; more than this is not read.

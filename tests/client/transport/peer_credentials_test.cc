@@ -163,11 +163,13 @@ TEST_F(PeerCredentialsTest, ASocketWithoutPeerIsAnError) {
 }
 
 // Rule P10: to trace, to ignore modes, to own files, to become another uid, to
-// administrate; whether raised now or only permitted.
+// administrate, to boot another kernel, to make devices, to give programs
+// capabilities; whether raised now or only permitted.
 TEST(DangerousCapabilityTest, AnyThatReachesForeignMemoryIsFound) {
   for (const char* permitted :
        {"0000000000080000", "0000000000000002", "0000000000000004",
         "0000000000000008", "0000000000200000", "0000000000000080",
+        "0000000000400000", "0000000008000000", "0000000080000000",
         "000001ffffffffff"}) {
     EXPECT_EQ(HoldsDangerousCapability(StatusWith(permitted)), true)
         << permitted;
