@@ -183,6 +183,17 @@ class SglangTest(unittest.TestCase):
         self.assertEqual(early.batch_exists(["a"]), 0)
         self.assertEqual(early.batch_get_v1(["a"], [0]), [False])
 
+    def test_models_of_several_pools_keep_nothing(self):
+        self.node.start()
+        pool = Pool("page_first")
+        backend = self.opened(pool)
+        backend.batch_set_v1(["a"], pool.indices([0]))
+        other = types.SimpleNamespace(name="mamba", keys=["a", "b"])
+        self.assertEqual(backend.batch_exists_v2(["a"], [other]).kv_hit_pages, 0)
+        self.assertEqual(backend.batch_exists_v2(["a", "b"]).kv_hit_pages, 1)
+        for batch in (backend.batch_get_v2, backend.batch_set_v2):
+            self.assertEqual(batch([other]), {"mamba": [False, False]})
+
     def test_a_node_that_stops_or_dies_costs_misses(self):
         self.node.start()
         pool = Pool("page_first")

@@ -14,6 +14,7 @@ the node without a copy of ours, whatever the pool's layout is.
 from __future__ import annotations
 
 import logging
+import types
 from typing import Any
 
 from . import contracts
@@ -24,6 +25,11 @@ try:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorage as _Base
 except ImportError:  # Without SGLang: for tests of the contract alone.
     _Base = object
+
+try:
+    from sglang.srt.mem_cache.hicache_storage import PoolTransferResult
+except ImportError:  # Releases without models of several pools.
+    PoolTransferResult = types.SimpleNamespace
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +117,23 @@ class HiCache(_Base):
         return self._guarded("set", self._write, keys,
                              lambda: self._pages(keys, host_indices))
 
+    # --- Models of several pools (hybrid attention, drafts): nothing is kept.
+
+    def batch_exists_v2(self, keys: list[str], pool_transfers: Any = None,
+                        extra_info: Any = None) -> Any:
+        """No page has all its pools; one that has no other pool is looked for.
+        """
+        hits = 0 if pool_transfers else self.batch_exists(keys)
+        return PoolTransferResult(kv_hit_pages=hits, extra_pool_hit_pages={})
+
+    def batch_get_v2(self, transfers: list[Any],
+                     extra_info: Any = None) -> dict[str, list[bool]]:
+        return _nothing_of(transfers)
+
+    def batch_set_v2(self, transfers: list[Any],
+                     extra_info: Any = None) -> dict[str, list[bool]]:
+        return _nothing_of(transfers)
+
     # --- The same for memory that the caller has: one tensor a page.
 
     def exists(self, key: str) -> bool:
@@ -176,6 +199,11 @@ class HiCache(_Base):
         except Exception as error:  # pylint: disable=broad-except
             _log.warning("firnkv: %s of %d pages: %s", what, len(keys), error)
         return good + [False] * (len(keys) - len(good))
+
+
+def _nothing_of(transfers: Any) -> dict[str, list[bool]]:
+    return {getattr(each, "name", None): [False] * len(
+        getattr(each, "keys", None) or ()) for each in transfers or ()}
 
 
 def _rank_of(config: Any) -> str:
