@@ -30,8 +30,8 @@ namespace firnkv {
 
 using ByteStreamDone = absl::AnyInvocable<void(absl::Status) &&>;
 
-// The arrivals of one stream in the hands of a thread that waits for them: until
-// its end no thread of the network looks for them. One thread's.
+// The arrivals of one stream in the hands of a thread that waits for them:
+// until its end no thread of the network looks for them. One thread's.
 class LentStream {
  public:
   // Gives them back.
@@ -73,8 +73,9 @@ class ByteStream {
   virtual std::string peer() const = 0;
 
   // A thread that waits for what comes may receive it itself, which saves the
-  // waking of another one. Null: not this kind of stream (the simulator's), lent
-  // already, closed, or this is a thread of the network. May outlive the stream.
+  // waking of another one. Null: not this kind of stream (the simulator's),
+  // lent already, closed, or this is a thread of the network. May outlive the
+  // stream.
   virtual std::unique_ptr<LentStream> Lend() { return nullptr; }
 };
 

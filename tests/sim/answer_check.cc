@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "proto/base/text.h"
+#include "proto/base/token.h"
 #include "proto/catalog.pb.h"
 #include "proto/convert.h"
 #include "proto/node.pb.h"
@@ -63,10 +64,9 @@ void AnswerCheck::OnCall(const SimControl::Seen& seen) {
   v1::CommitRequest request;
   if (!Parse(seen.request, &request)) return;
   for (const std::uint32_t index : request.indexes()) {
-    Committed& known =
-        commits_[{seen.server->number(), request.header().session(),
-                  request.reservation(), index}];
-    if (++known.requests == 1) known.sessions_lost = SessionsLost(seen.caller);
+    ++commits_[{seen.server->number(), request.header().session(),
+                request.reservation(), index}]
+          .requests;
   }
 }
 
@@ -119,7 +119,7 @@ void AnswerCheck::JudgeCommit(const SimControl::Seen& seen,
   // When its staging is in use again (rule S1), a second commit may come, and a
   // first one be copied whose session has ended.
   if (outcome == Outcome::kCorrupt && known.requests == 1 &&
-      known.sessions_lost == SessionsLost(seen.caller) &&
+      HasSession(seen.caller, std::get<1>(commit)) &&
       !operations_->WasScribbled(seen.caller->number(), std::get<2>(commit))) {
     oracle_->Violation(StrCat("A SOUND COMMIT IS CORRUPT: ", name));
   }
@@ -153,14 +153,19 @@ void AnswerCheck::OnRegistered(const SimControl::Seen& seen,
               .catalog_losses = oracle_->catalog_losses()};
 }
 
-// Of the client that runs in `process` now; 0: none does.
-std::uint64_t AnswerCheck::SessionsLost(const SimProcess* process) const {
+// Whether the client that runs in `process` is in it now.
+bool AnswerCheck::HasSession(const SimProcess* process,
+                             const std::string& session) const {
   for (const auto& worker : cluster_->workers()) {
     if (!worker->running() || worker->process() != process) continue;
-    const Client* const client = worker->client();
-    return client == nullptr ? 0 : client->Stats().sessions_lost;
+    if (worker->client() == nullptr) return false;
+    const Client::About about = worker->client()->Describe();
+    const auto claims =
+        CheckToken(about.token, about.cluster, cluster_->secret(),
+                   /*credentials=*/0, cluster_->Admin().WallNow());
+    return claims.ok() && IdToProto(claims->session) == session;
   }
-  return 0;
+  return false;
 }
 
 // Who has left is no member: a heartbeat that comes late is turned away.

@@ -43,8 +43,6 @@ class AnswerCheck {
       std::tuple<std::uint32_t, std::string, std::uint64_t, std::uint32_t>;
   struct Committed {
     std::uint64_t requests = 0;
-    // By its client, when the first one came.
-    std::uint64_t sessions_lost = 0;
     // The last answer that is for good; kUnset: none yet.
     Outcome outcome = Outcome::kUnset;
     // True nanoseconds.
@@ -66,7 +64,7 @@ class AnswerCheck {
                    Outcome outcome);
   void OnRegistered(const SimControl::Seen& seen, const std::string& answer);
   void OnUnregister(const SimControl::Seen& seen);
-  std::uint64_t SessionsLost(const SimProcess* process) const;
+  bool HasSession(const SimProcess* process, const std::string& session) const;
   void OnKeepAlive(const SimControl::Seen& seen,
                    const SimControl::Answer& answer);
   std::int64_t Now() const { return cluster_->executor()->true_nanos(); }

@@ -52,6 +52,10 @@ inline constexpr KeptSeed kKeptSeeds[] = {
     // A node that stood still copied what it had been committed before its
     // session ended, from staging in use again (here the look was wrong).
     {1010024, "CommitThatOutlivedItsSession"},
+    {1042139, "CommitThatCameAfterItsSession"},
+    // An accept-restore that came twice outdated the tokens that its answer had
+    // the operator mint (here the operator looked at nothing else).
+    {1038157, "AcceptRestoreThatCameTwice"},
     // Two accept-restores one after the other, of states from before the first:
     // the second raised clear epochs no higher, and readers that knew those of
     // the first were served nothing any more (A9).

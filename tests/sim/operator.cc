@@ -65,6 +65,10 @@ void Operator::Mend() {
       if (!EveryNodeIsAMember()) {
         good_looks_ = 0;
       } else if (++good_looks_ >= kSureLooks) {
+        for (int n = 1; n <= cluster_->nodes(); ++n) {
+          cluster_->Admin().NoteCredentials(
+              cluster_->Node(n).memory().seen.credentials);
+        }
         cluster_->executor()->Note("the catalog is whole again");
         repair_ = Repair::kNone;
         return;

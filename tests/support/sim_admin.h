@@ -6,6 +6,7 @@
 #ifndef FIRNKV_TESTS_SUPPORT_SIM_ADMIN_H_
 #define FIRNKV_TESTS_SUPPORT_SIM_ADMIN_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -59,6 +60,11 @@ class SimAdmin {
   absl::Time WallNow() const;
   // The last that it got: what tokens must name from then on.
   std::uint64_t credentials() const { return credentials_; }
+  // What it learns from others: an AcceptRestore that came twice was answered
+  // once.
+  void NoteCredentials(std::uint64_t seen) {
+    credentials_ = std::max(credentials_, seen);
+  }
 
  private:
   // `done` gets the answer's bytes.
