@@ -158,6 +158,12 @@ std::vector<NamespaceId> NamespaceCache::Known() const {
   return ids;
 }
 
+absl::Duration NamespaceCache::LongestLease(const PoolNamespace& facts) const {
+  if (!facts.strict_clear) return absl::InfiniteDuration();
+  MutexLock lock(&mutex_);
+  return believed_until_ - clock_->Now();
+}
+
 void NamespaceCache::SetMembership(BootTime believed_until) {
   MutexLock lock(&mutex_);
   believed_until_ = believed_until;

@@ -8,7 +8,8 @@
 // does not exist: who may not see it does not learn whether it is there.
 //
 // Rule C4: while the node does not believe in its membership, nothing of a
-// `strict_clear` namespace is served.
+// `strict_clear` namespace is served, and no lease of it lasts longer: nobody
+// waits for a node that is no member.
 //
 // Does not know: blocks; the pool is told of every change through `on_changed`.
 //
@@ -80,6 +81,10 @@ class NamespaceCache {
   // has answered, at `deadline` at the latest, where not.
   void Find(const NamespaceCaller& caller, NamespaceId id, ClearEpoch seen,
             BootTime deadline, Done done) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // How long a lease that is granted now may last; not positive: not at all.
+  absl::Duration LongestLease(const PoolNamespace& facts) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The catalog said so. Older facts than those known change nothing.
   void Learn(const std::vector<NamespaceFacts>& facts)

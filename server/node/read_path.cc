@@ -1,5 +1,6 @@
 #include "server/node/read_path.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -26,6 +27,11 @@ void ReadPath::StartOpen(SessionCall call, ReadSpan span, LeaseUse use,
       [this, started, call = std::move(call), span, use, lease,
        done = std::move(done)](NamespaceCache::Answer found) mutable {
         OpenAnswer answer;
+        absl::Duration valid_for = lease;
+        if (const auto* facts = std::get_if<PoolNamespace>(&found)) {
+          valid_for = std::min(lease, parts_.namespaces->LongestLease(*facts));
+          if (valid_for <= absl::ZeroDuration()) found = Outcome::kUnavailable;
+        }
         if (const auto* outcome = std::get_if<Outcome>(&found)) {
           answer.blocks.resize(call.keys.size());
           for (Opened& one : answer.blocks) one.outcome = *outcome;
@@ -37,7 +43,7 @@ void ReadPath::StartOpen(SessionCall call, ReadSpan span, LeaseUse use,
                                  .keys = call.keys,
                                  .span = span,
                                  .use = use,
-                                 .lease = lease});
+                                 .lease = valid_for});
           answer.blocks = std::move(opened.blocks);
           answer.lease = opened.lease;
           answer.clear_epoch = opened.clear_epoch;

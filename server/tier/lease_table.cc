@@ -35,6 +35,7 @@ LeaseTable::GrantOutcome LeaseTable::Grant(const Holder& holder, LeaseUse use,
   lease.session = holder.session;
   lease.tenant = holder.tenant;
   lease.use = use;
+  lease.renewable = holder.renewable;
   lease.ends_at = now + valid_for;
   lease.view_ends_at = now + options_.longest_view;
   lease.slots.reserve(wanted.size());
@@ -79,6 +80,7 @@ LeaseTable::RenewOutcome LeaseTable::Renew(SessionId session, LeaseId id,
     return RenewOutcome::kEnded;
   }
   Lease& lease = it->second;
+  if (!lease.renewable) return RenewOutcome::kSlotRetiring;
   for (const SlotId slot : lease.slots) {
     if (slots_.at(slot).retiring) return RenewOutcome::kSlotRetiring;
   }

@@ -116,6 +116,8 @@ class LeaseTable {
   struct Holder {
     SessionId session;
     TenantId tenant;
+    // Its end stands where it was granted to.
+    bool renewable = true;
   };
 
   // Promises to `holder` every slot of `wanted` that is not retiring, and marks
@@ -125,7 +127,8 @@ class LeaseTable {
                      absl::Span<Wanted> wanted, absl::Duration duration);
 
   // Moves the end of a live lease of `session` to `duration` from now; never
-  // brings it nearer. Refused whole if one of its slots is retiring.
+  // brings it nearer. Refused whole, as kSlotRetiring, if one of its slots is
+  // retiring or it is not renewable.
   RenewOutcome Renew(SessionId session, LeaseId id, absl::Duration duration);
 
   // Ends a lease of `session` early. Releasing one that has ended, or another
@@ -162,6 +165,7 @@ class LeaseTable {
     SessionId session;
     TenantId tenant;
     LeaseUse use = LeaseUse::kCopy;
+    bool renewable = true;
     // When the slots are free; afterwards, for a view, the hard age.
     BootTime ends_at;
     BootTime view_ends_at;

@@ -78,8 +78,11 @@ OpenAnswer ResidentBlocks::Open(const OpenRequest& request) {
   }
   if (run.empty()) return answer;
   const LeaseTable::GrantOutcome granted =
-      leases_.Grant({request.session, request.name_space->tenant}, request.use,
-                    absl::MakeSpan(wanted), request.lease);
+      leases_.Grant({.session = request.session,
+                     .tenant = request.name_space->tenant,
+                     // Who renews may not be a member any more (rule C4).
+                     .renewable = !request.name_space->strict_clear},
+                    request.use, absl::MakeSpan(wanted), request.lease);
   if (!std::holds_alternative<LeaseTable::Granted>(granted)) {
     // A resident slot is not retiring, so this is the table's bound.
     for (const std::size_t i : hits) {

@@ -324,9 +324,10 @@ void Trials::ALeaseIsKept() {
   view.blocks = leased;
   view.deadline = absl::Seconds(1);
   view.want = ReadWant::kEveryBlock;
-  view.max_age = absl::Seconds(9);
+  // Within the node's membership (rule C4).
+  view.max_age = absl::Seconds(5);
   view.looks = 16;
-  view.held = absl::Seconds(8);
+  view.held = absl::Milliseconds(4500);
   parts_.operations->View(
       worker, std::move(view),
       [&](const std::vector<Outcome>& outcomes) { verdicts = outcomes; });
@@ -340,7 +341,7 @@ void Trials::ALeaseIsKept() {
   parts_.reckoning->Write(
       worker, KeySpace::kStrict,
       std::vector<PlannedBlock>(all.begin() + 8, all.end()));
-  parts_.cluster->RunFor(absl::Seconds(5));
+  parts_.cluster->RunFor(absl::Seconds(3));
   parts_.reckoning->Write(worker, KeySpace::kStrict, {all[6], all[7]});
   // And now the whole region is wanted.
   node.node()->SetDramTarget(0);

@@ -133,6 +133,21 @@ TEST_F(NamespaceCacheTest, AStrictNamespaceNeedsABelievedMembership) {
   EXPECT_EQ(Find(granite_.name_space, alice_), Outcome::kUnavailable);
 }
 
+// Rule C4.
+TEST_F(NamespaceCacheTest, NoLeaseOfAStrictNamespaceOutlastsTheMembership) {
+  NamespaceFacts strict = granite_;
+  strict.strict_clear = true;
+  namespaces_.SetMembership(In(absl::Seconds(5)));
+
+  EXPECT_EQ(namespaces_.LongestLease(ToPoolNamespace(granite_)),
+            absl::InfiniteDuration());
+  EXPECT_EQ(namespaces_.LongestLease(ToPoolNamespace(strict)),
+            absl::Seconds(5));
+  RunFor(absl::Seconds(5));
+  EXPECT_LE(namespaces_.LongestLease(ToPoolNamespace(strict)),
+            absl::ZeroDuration());
+}
+
 TEST_F(NamespaceCacheTest, AFloodOfQuestionsIsBounded) {
   catalog_.silent = true;
   SeededRandom random(3);

@@ -185,6 +185,18 @@ TEST_F(LeaseTableTest, ALeaseOfARetiringSlotIsNotRenewed) {
             RenewOutcome::kSlotRetiring);
 }
 
+// Rule C4.
+TEST_F(LeaseTableTest, WhatIsNotRenewableEndsWhenItWasGrantedTo) {
+  std::vector<LeaseTable::Wanted> wanted = {{.slot = Slot(1)}};
+  const auto granted =
+      table_.Grant({.session = kReader, .renewable = false}, LeaseUse::kCopy,
+                   absl::MakeSpan(wanted), absl::Seconds(5));
+
+  EXPECT_EQ(table_.Renew(kReader, std::get<LeaseTable::Granted>(granted).id,
+                         absl::Seconds(20)),
+            RenewOutcome::kSlotRetiring);
+}
+
 TEST_F(LeaseTableTest, ALeaseThatHasEndedIsNotRenewedThoughNotYetSwept) {
   const LeaseId id = Lease(Slot(1), absl::Seconds(5));
   clock_.Advance(absl::Seconds(5));
