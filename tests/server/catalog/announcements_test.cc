@@ -93,7 +93,8 @@ TEST_F(AnnouncementsTest, ABatchOfAnEarlierRegistrationIsRefused) {
   Register(1, 100);
 
   EXPECT_THAT(Send(&old, {{&ns_, 7}}),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has registered again since")));
   EXPECT_EQ(OutcomeOf(ns_, 7), Outcome::kMiss);
 }
 
