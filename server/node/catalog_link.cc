@@ -304,19 +304,7 @@ void CatalogLink::OnKeptAlive(
   if (!IsCurrent(term)) return;  // As in OnRegistered.
   if (!answer.ok()) {
     if (!IsPassing(answer.status())) return Fail(term, answer.status());
-    counters_.failed_heartbeats.Add();
-    absl::Duration pause;
-    {
-      MutexLock lock(&mutex_);
-      if (term != term_) return;
-      pause = heartbeat_backoff_.Next();
-      if (parts_.executor->clock()->Now() + pause < lease_until_) {
-        After(pause, [this, term] { KeepAlive(term); });
-        return;
-      }
-    }
-    counters_.lost_leases.Add();
-    return Fail(term, Annotate(answer.status(), "membership lease lost"));
+    return BeatAgain(term, answer.status());
   }
 
   const absl::Status status =
@@ -325,9 +313,11 @@ void CatalogLink::OnKeptAlive(
   const absl::Status saved =
       Remember([&](NodeMemory* memory) { memory->seen = answer->incarnation; });
   if (!saved.ok()) {
-    // Tried again with the next heartbeat.
+    // Rule A9: who may forget what it has seen, should it die now, goes on no
+    // longer than its lease.
     parts_.log->Write(Severity::kWarning, "node_state_not_saved",
                       {{"why", saved.ToString()}});
+    return BeatAgain(term, saved);
   }
   // Clears first: membership is believed only by who has heard of them.
   parts_.namespaces->Learn(answer->changed);
@@ -350,6 +340,20 @@ void CatalogLink::OnKeptAlive(
     if (!news) next = next + lease_ / 4;
   }
   AwaitBeat(term, next);
+}
+
+void CatalogLink::BeatAgain(std::uint64_t term, const absl::Status& why) {
+  counters_.failed_heartbeats.Add();
+  {
+    MutexLock lock(&mutex_);
+    if (term != term_) return;
+    const absl::Duration pause = heartbeat_backoff_.Next();
+    if (parts_.executor->clock()->Now() + pause < lease_until_) {
+      return After(pause, [this, term] { KeepAlive(term); });
+    }
+  }
+  counters_.lost_leases.Add();
+  Fail(term, Annotate(why, "membership lease lost"));
 }
 
 void CatalogLink::AwaitBeat(std::uint64_t term, BootTime at) {

@@ -167,6 +167,9 @@ class CatalogLink {
   void OnKeptAlive(std::uint64_t term, BootTime asked_at,
                    absl::StatusOr<NodeCatalogClient::KeptAlive> answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Soon, while the lease lasts; else the membership is over.
+  void BeatAgain(std::uint64_t term, const absl::Status& why)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Beats at `at`, or as soon as a strict clear has ended here (rule C4).
   void AwaitBeat(std::uint64_t term, BootTime at) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRemovals(const std::vector<NodeCatalogClient::Removal>& removals);

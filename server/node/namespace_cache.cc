@@ -23,7 +23,9 @@ NamespaceCache::NamespaceCache(const Options& options,
     : options_(options),
       catalog_(catalog),
       clock_(clock),
-      on_changed_(std::move(on_changed)) {}
+      on_changed_(std::move(on_changed)),
+      asking_({.in_all = options.max_asking,
+               .a_key = options.max_asking_a_tenant}) {}
 
 NamespaceCache::Answer NamespaceCache::Judge(const NamespaceCaller& caller,
                                              NamespaceId id,
@@ -54,18 +56,17 @@ NamespaceCache::Answer NamespaceCache::Judge(const NamespaceCaller& caller,
 void NamespaceCache::Find(const NamespaceCaller& caller, NamespaceId id,
                           ClearEpoch seen, BootTime deadline, Done done) {
   Answer answer = Outcome::kUnavailable;
-  bool ask = false;
+  CappedCounts<TenantId>::Receipt asking;
   {
     MutexLock lock(&mutex_);
     answer = Judge(caller, id, seen);
     const Outcome* const outcome = std::get_if<Outcome>(&answer);
     if (outcome != nullptr && *outcome == Outcome::kUnset) {
-      ask = asking_ < options_.max_asking;
-      asking_ += ask ? 1 : 0;
+      asking = asking_.Take(caller.is_node ? TenantId{} : caller.tenant);
       answer = Outcome::kUnavailable;
     }
   }
-  if (!ask) return std::move(done)(answer);
+  if (!asking) return std::move(done)(answer);
 
   const absl::Duration left = deadline - clock_->Now();
   const bool callers_own = left < options_.ask_timeout;
@@ -73,8 +74,10 @@ void NamespaceCache::Find(const NamespaceCaller& caller, NamespaceId id,
       std::max(absl::Milliseconds(1), std::min(left, options_.ask_timeout));
   catalog_->StartDescribeNamespaces(
       {id}, timeout,
-      [this, caller, id, seen, callers_own, done = std::move(done)](
+      [this, caller, id, seen, callers_own, asking = std::move(asking),
+       done = std::move(done)](
           absl::StatusOr<std::vector<NamespaceFacts>> facts) mutable {
+        asking = CappedCounts<TenantId>::Receipt();
         const Outcome otherwise =
             callers_own && absl::IsDeadlineExceeded(facts.status())
                 ? Outcome::kTimedOut
@@ -82,7 +85,6 @@ void NamespaceCache::Find(const NamespaceCaller& caller, NamespaceId id,
         Answer answer = otherwise;
         {
           MutexLock lock(&mutex_);
-          --asking_;
           Answer judged = Judge(caller, id, seen);
           const Outcome* const outcome = std::get_if<Outcome>(&judged);
           if (outcome == nullptr || *outcome != Outcome::kUnset) {

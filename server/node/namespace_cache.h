@@ -35,6 +35,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/namespace_facts.h"
 #include "proto/base/outcome.h"
+#include "server/base/capped_counts.h"
 #include "server/node/node_catalog_client.h"
 #include "server/tier/namespace_facts.h"
 
@@ -61,9 +62,11 @@ class NamespaceCache {
     // At the bound a namespace is forgotten, and asked for again by need.
     std::size_t max_namespaces = 64 * 1024;
     std::size_t max_denials = 4096;
-    // Questions under way; callers beyond them are answered kUnavailable. Each
-    // caller asks for itself, with its own deadline.
+    // Questions under way, in all and of one tenant (nodes together count as
+    // one); callers beyond them are answered kUnavailable. Each caller asks for
+    // itself, with its own deadline.
     std::size_t max_asking = 1024;
+    std::size_t max_asking_a_tenant = 256;
   };
 
   // Facts by which to serve, or kDenied, kUnavailable, kTimedOut for every key.
@@ -120,13 +123,13 @@ class NamespaceCache {
   NodeCatalogClient* const catalog_;
   const Clock* const clock_;
   OnChanged on_changed_;
+  CappedCounts<TenantId> asking_;
 
   mutable Mutex mutex_;
   BootTime believed_until_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<NamespaceId, PoolNamespace> known_
       ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<NamespaceId, Denial> denials_ ABSL_GUARDED_BY(mutex_);
-  std::size_t asking_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace firnkv

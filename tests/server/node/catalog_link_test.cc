@@ -278,6 +278,23 @@ TEST_F(CatalogLinkTest, ANodeStateThatCannotBeSavedDelaysTheRegistration) {
   EXPECT_EQ(link_->state(), State::kRegistered);
 }
 
+// Rule A9: should it die, the next run would believe an older catalog.
+TEST_F(CatalogLinkTest, WhoCannotSaveWhatItHasSeenIsNoMemberAfterItsLease) {
+  StartLink();
+  RunFor(absl::Seconds(5));
+  ASSERT_EQ(link_->state(), State::kRegistered);
+  state_.failure = absl::InternalError("disk full");
+  ++catalog_.incarnation.sequence;
+
+  RunFor(absl::Seconds(12));
+  EXPECT_NE(link_->state(), State::kRegistered);
+  state_.failure = absl::OkStatus();
+  RunFor(absl::Seconds(10));
+
+  EXPECT_EQ(link_->state(), State::kRegistered);
+  EXPECT_EQ(state_.memory().seen.sequence, catalog_.incarnation.sequence);
+}
+
 // Rule C4: changes during an outage are in no heartbeat.
 TEST_F(CatalogLinkTest, KnownNamespacesAreAskedForAnewAtEveryRegistration) {
   namespaces_.Learn({granite_});
