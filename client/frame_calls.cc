@@ -11,7 +11,9 @@ namespace firnkv {
 namespace {
 
 // Waits that the thread is in: a callback of one may begin another.
-thread_local int waits_here = 0;
+// Aligned as a pointer: a thread's segment of less, that ends within 8 bytes of
+// a page's end, is laid out by lld so that the program does not start.
+alignas(void*) thread_local int waits_here = 0;
 
 FrameType AnswerTo(FrameType call) {
   switch (call) {

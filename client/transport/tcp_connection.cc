@@ -31,7 +31,9 @@ constexpr int kMaxInlineDepth = 4;
 constexpr std::uint32_t kEdge = EPOLLET;
 constexpr std::uint32_t kReceiveEvents = EPOLLIN | EPOLLRDHUP;
 constexpr std::uint32_t kSendEvents = EPOLLOUT;
-thread_local int inline_depth = 0;
+// Aligned as a pointer: a thread's segment of less, that ends within 8 bytes of
+// a page's end, is laid out by lld so that the program does not start.
+alignas(void*) thread_local int inline_depth = 0;
 
 template <typename Byte>
 std::vector<iovec> ToVectors(absl::Span<const absl::Span<Byte>> pieces) {

@@ -107,6 +107,32 @@ StateContract Contract() {
   return contract;
 }
 
+// Takes one block, and notes on which thread.
+class NotingSink : public StreamSink {
+ public:
+  // `waiter` is finished at its end; null: nobody is.
+  explicit NotingSink(WaitingThread* waiter) : waiter_(waiter) {}
+
+  ByteRun OnHeader(std::size_t, const SlotHeader& header) override {
+    bytes.resize(header.length);
+    return {absl::MakeSpan(bytes)};
+  }
+  void OnBlock(std::size_t, Outcome told, absl::Duration) override {
+    outcome = told;
+  }
+  void OnEnd(StreamEnd, const absl::Status&) override {
+    thread = std::this_thread::get_id();
+    if (waiter_ != nullptr) waiter_->Finish();
+  }
+
+  std::vector<std::byte> bytes;
+  Outcome outcome = Outcome::kUnset;
+  std::thread::id thread;
+
+ private:
+  WaitingThread* const waiter_;
+};
+
 class ThreadsTest : public ::testing::Test {
  protected:
   struct Host {
@@ -266,6 +292,36 @@ class ThreadsTest : public ::testing::Test {
     }
   }
 
+  // --- Straight over the stream, from the first host's node.
+  StreamCredentials Credentials() const {
+    const Client::About about = hosts_[0].client->Describe();
+    return {about.cluster, about.token};
+  }
+  StreamPeer Peer() const {
+    const NodeAddress node = hosts_[0].node->address();
+    return {
+        .address = node.stream_address, .node = node.node, .epoch = node.epoch};
+  }
+  // Chain 1's first.
+  StreamRead OneBlock() const {
+    StreamRead read;
+    read.name_space = handle_.id;
+    read.deadline = BootTime::Infinite();
+    read.keys = {
+        {.key = MakeBlockKey(Hash(1, 0), Shard{}), .room = kBlockBytes}};
+    return read;
+  }
+  // Which thread its end ran on.
+  std::thread::id ReadOnce(StreamTransport* streams) const {
+    WaitingThread waiter(nullptr);
+    const auto sink = std::make_shared<NotingSink>(&waiter);
+    streams->StartRead(Peer(), OneBlock(), sink);
+    waiter.Wait();
+    EXPECT_EQ(sink->outcome, Outcome::kHit);
+    EXPECT_EQ(sink->bytes, BytesOf(MakeBlockKey(Hash(1, 0), Shard{})));
+    return sink->thread;
+  }
+
   Switchboard board_;
   ClusterSecret secret_;
   SimStore store_;
@@ -368,66 +424,48 @@ TEST_F(ThreadsTest, CallbacksNeverRunInAnotherThreadsBlockingCall) {
   EXPECT_GT(remote_, 0u);
 }
 
-// Takes one block, and notes on which thread.
-class NotingSink : public StreamSink {
- public:
-  explicit NotingSink(WaitingThread* waiter) : waiter_(*waiter) {}
-
-  ByteRun OnHeader(std::size_t, const SlotHeader& header) override {
-    bytes.resize(header.length);
-    return {absl::MakeSpan(bytes)};
-  }
-  void OnBlock(std::size_t, Outcome told, absl::Duration) override {
-    outcome = told;
-  }
-  void OnEnd(StreamEnd, const absl::Status&) override {
-    thread = std::this_thread::get_id();
-    waiter_.Finish();
-  }
-
-  std::vector<std::byte> bytes;
-  Outcome outcome = Outcome::kUnset;
-  std::thread::id thread;
-
- private:
-  WaitingThread& waiter_;
-};
-
 // Once there is a connection: a read is one waking, of who waits for it.
 TEST_F(ThreadsTest, WhoWaitsForARemoteReadReceivesIt) {
   SeededRandom random(1);
   Turn(hosts_[0].client.get(), 1, &random);
-  const NodeAddress node = hosts_[0].node->address();
-  const Client::About about = hosts_[0].client->Describe();
-  StreamTransport streams(&hosts_[1].client_seams->seams(), {}, [&] {
-    return StreamCredentials{about.cluster, about.token};
-  });
-  StreamRead read;
-  read.name_space = handle_.id;
-  read.deadline = BootTime::Infinite();
-  read.keys = {{.key = MakeBlockKey(Hash(1, 0), Shard{}), .room = kBlockBytes}};
-  const std::vector<std::byte> right = BytesOf(read.keys[0].key);
-  const auto read_once = [&] {
-    WaitingThread waiter(nullptr);
-    const auto sink = std::make_shared<NotingSink>(&waiter);
-    streams.StartRead({.address = node.stream_address,
-                       .node = node.node,
-                       .epoch = node.epoch},
-                      read, sink);
-    waiter.Wait();
-    EXPECT_EQ(sink->outcome, Outcome::kHit);
-    EXPECT_EQ(sink->bytes, right);
-    return sink->thread;
-  };
+  StreamTransport streams(&hosts_[1].client_seams->seams(), {},
+                          [this] { return Credentials(); });
 
-  // The network's thread is done with the connection, too.
-  EXPECT_NE(read_once(), std::this_thread::get_id());
-  while (read_once() != std::this_thread::get_id()) {
+  // Until the network's thread is done with the connection.
+  EXPECT_NE(ReadOnce(&streams), std::this_thread::get_id());
+  while (ReadOnce(&streams) != std::this_thread::get_id()) {
   }
   for (int i = 0; i < 50; ++i) {
-    EXPECT_EQ(read_once(), std::this_thread::get_id());
+    EXPECT_EQ(ReadOnce(&streams), std::this_thread::get_id());
   }
   EXPECT_EQ(streams.counters().connects.value(), 1u);
+}
+
+// Whoever waits on a connection is alone on it, however few there may be.
+TEST_F(ThreadsTest, NobodyElsesReadIsReceivedByWhoWaits) {
+  SeededRandom random(1);
+  Turn(hosts_[0].client.get(), 1, &random);
+  StreamTransport::Options one_connection;
+  one_connection.connections_per_node = 1;
+  StreamTransport streams(&hosts_[1].client_seams->seams(), one_connection,
+                          [this] { return Credentials(); });
+  while (ReadOnce(&streams) != std::this_thread::get_id()) {
+  }
+
+  // This thread waits, and receives, until the other thread's read has ended.
+  WaitingThread waiter(nullptr);
+  const auto own = std::make_shared<NotingSink>(nullptr);
+  streams.StartRead(Peer(), OneBlock(), own);
+  const auto others = std::make_shared<NotingSink>(&waiter);
+  NamedThread other;
+  ASSERT_OK(other.Start(
+      "other", [&] { streams.StartRead(Peer(), OneBlock(), others); }));
+  waiter.Wait();
+
+  EXPECT_EQ(others->outcome, Outcome::kHit);
+  EXPECT_NE(others->thread, std::this_thread::get_id());
+  EXPECT_EQ(streams.counters().connects.value(), 2u);
+  other.Join();
 }
 
 // Rules P4 and P7: the pool is so small that slots change hands all the time.
