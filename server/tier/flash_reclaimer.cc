@@ -53,18 +53,18 @@ void FlashReclaimer::Stop(Task done) {
 }
 
 std::vector<SegmentFacts> FlashReclaimer::Candidates() {
-  std::vector<SegmentFacts> sealed = space_->Sealed();
+  const std::vector<SegmentFacts> sealed = space_->Sealed();
   const BootTime now = executor_->clock()->Now();
+  std::vector<SegmentFacts> readable;
   {
     MutexLock lock(&mutex_);
-    const auto stays = [this, now](const SegmentFacts& one) {
+    for (const SegmentFacts& one : sealed) {
       const auto it = unreadable_.find(one.segment);
-      return it != unreadable_.end() && now < it->second;
-    };
-    sealed.erase(std::remove_if(sealed.begin(), sealed.end(), stays),
-                 sealed.end());
+      if (it != unreadable_.end() && now < it->second) continue;
+      readable.push_back(one);
+    }
   }
-  return order_->Order(std::move(sealed));
+  return order_->Order(std::move(readable));
 }
 
 void FlashReclaimer::Pump() {
