@@ -62,6 +62,37 @@ void Trials::RestartCatalog(const SimStore::Families* state) {
 
 // --- A strict clear.
 
+void Trials::AStrictClearUnderAView() {
+  scene_ = "a strict clear under a view";
+  if (parts_.operations->corruption_expected()) return;
+  const int tenant = Someone(2);
+  SimWorker* const worker =
+      &parts_.cluster->Worker(1 + Someone(parts_.cluster->nodes()), tenant);
+  const std::vector<PlannedBlock>& all =
+      parts_.keys->singles(KeySpace::kStrict);
+  const std::vector<PlannedBlock> some(all.begin(), all.begin() + 4);
+  if (!Store(worker, KeySpace::kStrict, some)) return;
+  std::vector<Outcome> verdicts;
+  Operations::ViewPlan view;
+  view.name_space = KeySpace::kStrict;
+  view.blocks = some;
+  view.deadline = absl::Seconds(1);
+  view.want = ReadWant::kEveryBlock;
+  view.max_age = absl::Seconds(5);
+  view.looks = 4;
+  view.held = absl::Milliseconds(4500);
+  parts_.operations->View(
+      worker, std::move(view),
+      [&](const std::vector<Outcome>& outcomes) { verdicts = outcomes; });
+  parts_.cluster->RunFor(absl::Milliseconds(20));
+  const NamespaceHandle& handle = worker->name_space(KeySpace::kStrict);
+  if (!Clear(tenant, handle) || !AwaitClear(tenant, handle)) return;
+  if (verdicts.empty()) {
+    Violation("A CLEAR DOES NOT WAIT", "somebody looks under a lease");
+  }
+  Await("the end of a view", [&] { return !verdicts.empty(); });
+}
+
 void Trials::AStrictClearBehindACut() {
   scene_ = "a strict clear behind a cut";
   if (parts_.operations->corruption_expected()) return;

@@ -205,6 +205,7 @@ void Trials::AClearIsAtOnce() {
   ClearUnderAWrite(writer, other);
   // The namespace is empty, and every key can be written.
   AChainElsewhere();
+  AStrictClearUnderAView();
   AStrictClearBehindACut();
 }
 

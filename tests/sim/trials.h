@@ -61,6 +61,8 @@ class Trials {
   // Of the chained namespace, by who has just heard of its clear.
   bool ReadAfterAClear(SimWorker* reader,
                        const std::vector<PlannedBlock>& blocks);
+  // Rule C4: who looks under a lease is waited for.
+  void AStrictClearUnderAView();
   // Rule C4: a node that is no member any more does not serve what was cleared
   // strictly behind its back (catalog_trials.cc).
   void AStrictClearBehindACut();
