@@ -54,10 +54,10 @@ class Cluster:
     def sockets(self):
         return [node.socket for node in self.nodes]
 
-    def metric(self, name):
-        """Its sum over both nodes and all labels."""
+    def metric(self, name, nodes=None):
+        """Its sum over the nodes, all unless some are given, and all labels."""
         total = 0.0
-        for node in self.nodes:
+        for node in nodes or self.nodes:
             url = f"http://{value_of(node, 'http')}/metrics"
             with urllib.request.urlopen(url, timeout=30) as page:
                 text = page.read().decode()

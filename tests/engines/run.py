@@ -25,6 +25,8 @@ MODULES = ("vllm_test.ConnectorTest", "quickstart_test", "mooncake_test",
 # By itself: it measures time.
 ALONE = ("first_token_test",)
 PLAIN = "plain"
+# Those that need nothing of it.
+WITHOUT_PLAIN = ("sglang_test", "quickstart_test")
 
 
 def models(options, engine):
@@ -76,7 +78,9 @@ class Child:
 
 def all_modules(names, options):
     """(passed, failed) of all, `options.jobs` at a time."""
-    waiting, running = list(names), [Child(PLAIN, options)]
+    waiting, running = list(names), []
+    if any(not name.startswith(WITHOUT_PLAIN) for name in names):
+        running.append(Child(PLAIN, options))
     passed = failed = 0
     while waiting or running:
         while waiting and len(running) <= options.jobs:

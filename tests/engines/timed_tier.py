@@ -6,13 +6,12 @@ import cpu_tiering
 from firnkv.vllm.tier import RETRY, FirnKVTier
 
 _seconds = {"lookup": 0.0, "read": 0.0, "copy": 0.0}
-_bytes = {"read": 0, "copy": 0}
+_bytes = {"copy": 0}
 
 
 def taken():
     """Since the last time."""
-    said = {**_seconds, "read_bytes": _bytes["read"],
-            "copied_bytes": _bytes["copy"]}
+    said = {**_seconds, "copied_bytes": _bytes["copy"]}
     for name in _seconds:
         _seconds[name] = 0.0
     for name in _bytes:
@@ -46,7 +45,6 @@ class TimedTier(FirnKVTier):
             began = getattr(self, "_loads", {}).pop(job.job_id, None)
             if began is not None:
                 _seconds["read"] += time.monotonic() - began
-                _bytes["read"] += getattr(job, "transfer_size", 0) or 0
         return finished
 
 
