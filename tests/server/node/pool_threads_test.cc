@@ -251,5 +251,35 @@ TEST_F(PoolThreadsTest, ReadersSeeOnlyWhatWasCommittedWhateverElseGoesOn) {
   EXPECT_EQ(reservations_->totals().reserved_bytes, 0u);
 }
 
+// Rule P8: whoever ends a hold counts it down under the pool's lock.
+TEST_F(PoolThreadsTest, OfHoldsThatManyThreadsEndNoneIsLeft) {
+  constexpr int kHolds = 40'000;
+  const PoolNamespace& name_space = name_spaces_[0];
+  const SessionId session = MakeId<SessionId>(50);
+  // Not one that is aborted.
+  WriteOne(name_space, 1, session);
+  const HeldRequest::Key key{.key = Key(1)};
+  HeldRequest request;
+  request.name_space = &name_space;
+  request.keys = absl::MakeConstSpan(&key, 1);
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 3; ++n) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kHolds; ++i) {
+        if (pool_->OpenHeld(request).blocks[0].outcome == Outcome::kHit) {
+          ++hits_;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_EQ(hits_, 3u * kHolds);
+  EXPECT_EQ(pool_->Snapshot().holds, 0u);
+  // And the slot is free for others.
+  pool_->Remove(name_space.id, {Key(1)});
+  EXPECT_EQ(pool_->Snapshot().retiring_slots, 0u);
+}
+
 }  // namespace
 }  // namespace firnkv

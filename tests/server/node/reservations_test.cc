@@ -304,6 +304,14 @@ TEST_F(ReservationsTest, BytesReservedAreCappedBySession) {
   EXPECT_THAT(Claim(Blocks(100, 1)).outcomes, Each(Outcome::kStored));
 }
 
+// Rule S7: the cap is the sum's, not of what there was before.
+TEST_F(ReservationsTest, ABlockThatFitsOnlyInPartIsCongested) {
+  std::vector<ReserveBlock> blocks = Blocks(1, 7);
+  blocks.push_back(Block(20, 2 * kLength));
+
+  EXPECT_EQ(Claim(std::move(blocks)).outcomes.back(), Outcome::kCongested);
+}
+
 // Rule S7.
 TEST_F(ReservationsTest, BytesReservedAreCappedByTenant) {
   Claim(Blocks(1, 8));

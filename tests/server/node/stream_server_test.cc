@@ -172,6 +172,22 @@ TEST_F(StreamServerTest, ARemoteReportAboutASoundCopyEvictsNothing) {
   EXPECT_FALSE(peer->closed());
 }
 
+// Rule P12.
+TEST_F(StreamServerTest, ARemoteReportAboutACorruptCopyIsolatesIt) {
+  const Generation generation = Store(granite_, 0);
+  SeededRandom random(5);
+  for (int i = 0; i < 2000; ++i) node_->memory()->FlipOneBit(&random);
+  const auto peer = ConnectAs(alice_);
+
+  peer->SendFrame(FrameType::kFoundCorrupt, 0,
+                  EncodeFoundCorrupt({.block = {granite_.name_space, KeyOf(0)},
+                                      .generation = generation}));
+  RunFor(absl::Seconds(1));
+
+  EXPECT_FALSE(Holds(granite_, 0));
+  EXPECT_FALSE(peer->closed());
+}
+
 // Rule C2.
 TEST_F(StreamServerTest, AReaderThatHasSeenAClearMakesTheNodeAskTheCatalog) {
   Store(granite_, 0);
