@@ -202,7 +202,7 @@ void CatalogLink::OnRegistered(
     drain_.Restart();
   }
   counters_.registrations.Add();
-  Refresh(term, parts_.namespaces->Known());
+  Refresh(term, parts_.namespaces->BeginRefresh());
 }
 
 void CatalogLink::Refresh(std::uint64_t term, std::vector<NamespaceId> left) {

@@ -57,8 +57,10 @@ void NamespaceCache::Find(const NamespaceCaller& caller, NamespaceId id,
                           ClearEpoch seen, BootTime deadline, Done done) {
   Answer answer = Outcome::kUnavailable;
   CappedCounts<TenantId>::Receipt asking;
+  std::uint64_t refresh = 0;
   {
     MutexLock lock(&mutex_);
+    refresh = refresh_;
     answer = Judge(caller, id, seen);
     const Outcome* const outcome = std::get_if<Outcome>(&answer);
     if (outcome != nullptr && *outcome == Outcome::kUnset) {
@@ -74,14 +76,14 @@ void NamespaceCache::Find(const NamespaceCaller& caller, NamespaceId id,
       std::max(absl::Milliseconds(1), std::min(left, options_.ask_timeout));
   catalog_->StartDescribeNamespaces(
       {id}, timeout,
-      [this, caller, id, seen, callers_own, asking = std::move(asking),
+      [this, caller, id, seen, refresh, callers_own, asking = std::move(asking),
        done = std::move(done)](
           absl::StatusOr<std::vector<NamespaceFacts>> facts) mutable {
         asking = CappedCounts<TenantId>::Receipt();
         const Outcome otherwise =
             callers_own && absl::IsDeadlineExceeded(facts.status())
                 ? Outcome::kTimedOut
-                : OnAnswer(id, seen, facts);
+                : OnAnswer(id, seen, refresh, facts);
         Answer answer = otherwise;
         {
           MutexLock lock(&mutex_);
@@ -96,7 +98,7 @@ void NamespaceCache::Find(const NamespaceCaller& caller, NamespaceId id,
 }
 
 Outcome NamespaceCache::OnAnswer(
-    NamespaceId id, ClearEpoch seen,
+    NamespaceId id, ClearEpoch seen, std::uint64_t refresh,
     const absl::StatusOr<std::vector<NamespaceFacts>>& answer) {
   if (!answer.ok()) return Outcome::kUnavailable;
   // The catalog answers what it was asked; anything else is not believed.
@@ -104,7 +106,7 @@ Outcome NamespaceCache::OnAnswer(
   for (const NamespaceFacts& one : *answer) {
     if (one.name_space == id) asked_for.push_back(one);
   }
-  Learn(asked_for);
+  if (!LearnOf(refresh, asked_for)) return Outcome::kUnavailable;
   if (asked_for.empty()) Forget(id);
   MutexLock lock(&mutex_);
   RememberDenial(id, seen);
@@ -128,9 +130,15 @@ void NamespaceCache::RememberDenial(NamespaceId id, ClearEpoch asked) {
 }
 
 void NamespaceCache::Learn(const std::vector<NamespaceFacts>& facts) {
+  LearnOf(std::nullopt, facts);
+}
+
+bool NamespaceCache::LearnOf(std::optional<std::uint64_t> refresh,
+                             const std::vector<NamespaceFacts>& facts) {
   std::vector<const NamespaceFacts*> changed;
   {
     MutexLock lock(&mutex_);
+    if (refresh && *refresh != refresh_) return false;
     for (const NamespaceFacts& one : facts) {
       const auto it = known_.find(one.name_space);
       if (it != known_.end() && it->second.clear_epoch > one.clear_epoch) {
@@ -145,6 +153,7 @@ void NamespaceCache::Learn(const std::vector<NamespaceFacts>& facts) {
     }
   }
   for (const NamespaceFacts* one : changed) on_changed_(*one);
+  return true;
 }
 
 void NamespaceCache::Forget(NamespaceId id) {
@@ -152,8 +161,9 @@ void NamespaceCache::Forget(NamespaceId id) {
   known_.erase(id);
 }
 
-std::vector<NamespaceId> NamespaceCache::Known() const {
+std::vector<NamespaceId> NamespaceCache::BeginRefresh() {
   MutexLock lock(&mutex_);
+  ++refresh_;
   std::vector<NamespaceId> ids;
   ids.reserve(known_.size());
   for (const auto& one : known_) ids.push_back(one.first);

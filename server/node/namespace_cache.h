@@ -22,6 +22,8 @@
 #define FIRNKV_SERVER_NODE_NAMESPACE_CACHE_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -95,8 +97,11 @@ class NamespaceCache {
   // There is no such namespace any more.
   void Forget(NamespaceId id) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Every namespace in the cache: what is asked for anew after an outage.
-  std::vector<NamespaceId> Known() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The node has registered: every namespace in the cache is to be asked for
+  // anew. An answer to what was asked before is not believed any more: it may
+  // be from before a clear that the registration covers, of which no heartbeat
+  // will tell.
+  std::vector<NamespaceId> BeginRefresh() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Until when the node believes in its membership (catalog_link.h).
   void SetMembership(BootTime believed_until) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -113,7 +118,13 @@ class NamespaceCache {
   // By what is known now; kUnset: the catalog must be asked.
   Answer Judge(const NamespaceCaller& caller, NamespaceId id,
                ClearEpoch seen) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Outcome OnAnswer(NamespaceId id, ClearEpoch seen,
+  // False: of an answer to what was asked in an earlier `refresh`; nothing is
+  // learned.
+  bool LearnOf(std::optional<std::uint64_t> refresh,
+               const std::vector<NamespaceFacts>& facts)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // What was asked in `refresh`.
+  Outcome OnAnswer(NamespaceId id, ClearEpoch seen, std::uint64_t refresh,
                    const absl::StatusOr<std::vector<NamespaceFacts>>& answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void RememberDenial(NamespaceId id, ClearEpoch asked)
@@ -127,6 +138,8 @@ class NamespaceCache {
 
   mutable Mutex mutex_;
   BootTime believed_until_ ABSL_GUARDED_BY(mutex_);
+  // Counts registrations.
+  std::uint64_t refresh_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<NamespaceId, PoolNamespace> known_
       ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<NamespaceId, Denial> denials_ ABSL_GUARDED_BY(mutex_);

@@ -41,6 +41,9 @@ inline constexpr KeptSeed kKeptSeeds[] = {
     // A client that died in the middle of a write gave staging back to a pool
     // that was gone.
     {8580, "WriteThatOutlivedItsStaging"},
+    // A restarted node asked what a namespace is, was told of before a clear,
+    // and registered after it: no heartbeat told it of that clear (C2).
+    {3200, "AnswerFromBeforeARegistration"},
     // A node whose planned pause came between the death of its workers and the
     // look at what they had left (here the look was wrong).
     {207177, "PauseBeforeSessionsWereOver"},

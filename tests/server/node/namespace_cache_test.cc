@@ -133,6 +133,23 @@ TEST_F(NamespaceCacheTest, AStrictNamespaceNeedsABelievedMembership) {
   EXPECT_EQ(Find(granite_.name_space, alice_), Outcome::kUnavailable);
 }
 
+// Rule C2: it may be from before a clear that the registration covers, of which
+// no heartbeat tells.
+TEST_F(NamespaceCacheTest, AnAnswerFromBeforeARegistrationIsNotBelieved) {
+  std::optional<NamespaceCache::Answer> got;
+  namespaces_.Find({.tenant = alice_}, granite_.name_space,
+                   ClearEpoch::kUnknown, In(absl::Seconds(5)),
+                   [&](NamespaceCache::Answer answer) { got = answer; });
+  ASSERT_FALSE(got.has_value());
+  EXPECT_TRUE(namespaces_.BeginRefresh().empty());
+  RunFor(absl::Seconds(1));
+
+  ASSERT_TRUE(got.has_value());
+  EXPECT_EQ(std::get<Outcome>(*got), Outcome::kUnavailable);
+  EXPECT_EQ(Find(granite_.name_space, alice_), std::nullopt);
+  EXPECT_EQ(Asked(), 2);
+}
+
 // Rule C4.
 TEST_F(NamespaceCacheTest, NoLeaseOfAStrictNamespaceOutlastsTheMembership) {
   NamespaceFacts strict = granite_;
