@@ -73,18 +73,7 @@ void Trials::AStrictClearUnderAView() {
   const std::vector<PlannedBlock> some(all.begin(), all.begin() + 4);
   if (!Store(worker, KeySpace::kStrict, some)) return;
   std::vector<Outcome> verdicts;
-  Operations::ViewPlan view;
-  view.name_space = KeySpace::kStrict;
-  view.blocks = some;
-  view.deadline = absl::Seconds(1);
-  view.want = ReadWant::kEveryBlock;
-  view.max_age = absl::Seconds(5);
-  view.looks = 4;
-  view.held = absl::Milliseconds(4500);
-  parts_.operations->View(
-      worker, std::move(view),
-      [&](const std::vector<Outcome>& outcomes) { verdicts = outcomes; });
-  parts_.cluster->RunFor(absl::Milliseconds(20));
+  Look(worker, some, 4, &verdicts);
   const NamespaceHandle& handle = worker->name_space(KeySpace::kStrict);
   if (!Clear(tenant, handle) || !AwaitClear(tenant, handle)) return;
   if (verdicts.empty()) {

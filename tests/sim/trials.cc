@@ -309,6 +309,24 @@ void Trials::AChainElsewhere() {
 
 // --- A lease.
 
+void Trials::Look(SimWorker* worker, const std::vector<PlannedBlock>& blocks,
+                  int looks, std::vector<Outcome>* verdicts) {
+  Operations::ViewPlan view;
+  view.name_space = KeySpace::kStrict;
+  view.blocks = blocks;
+  view.deadline = absl::Seconds(1);
+  view.want = ReadWant::kEveryBlock;
+  // Within the node's membership (rule C4).
+  view.max_age = absl::Seconds(5);
+  view.looks = looks;
+  view.held = absl::Milliseconds(4500);
+  parts_.operations->View(worker, std::move(view),
+                          [verdicts](const std::vector<Outcome>& outcomes) {
+                            *verdicts = outcomes;
+                          });
+  parts_.cluster->RunFor(absl::Milliseconds(20));
+}
+
 void Trials::ALeaseIsKept() {
   scene_ = "a lease";
   if (parts_.operations->corruption_expected()) return;
@@ -320,19 +338,7 @@ void Trials::ALeaseIsKept() {
   const std::vector<PlannedBlock> leased(all.begin(), all.begin() + 4);
   if (!Store(worker, KeySpace::kStrict, leased)) return;
   std::vector<Outcome> verdicts;
-  Operations::ViewPlan view;
-  view.name_space = KeySpace::kStrict;
-  view.blocks = leased;
-  view.deadline = absl::Seconds(1);
-  view.want = ReadWant::kEveryBlock;
-  // Within the node's membership (rule C4).
-  view.max_age = absl::Seconds(5);
-  view.looks = 16;
-  view.held = absl::Milliseconds(4500);
-  parts_.operations->View(
-      worker, std::move(view),
-      [&](const std::vector<Outcome>& outcomes) { verdicts = outcomes; });
-  parts_.cluster->RunFor(absl::Milliseconds(20));
+  Look(worker, leased, 16, &verdicts);
   bool removed = false;
   parts_.operations->Remove(
       worker, KeySpace::kStrict, leased, absl::Seconds(1),

@@ -73,6 +73,10 @@ class Trials {
   // Rules P2, P6, P7, A7: what is leased stays where it is for its time,
   // whatever is removed, written or taken away meanwhile.
   void ALeaseIsKept();
+  // A view of blocks of the strict namespace, open for 4.5 s, within which it
+  // looks so often; its verdicts go to `verdicts`.
+  void Look(SimWorker* worker, const std::vector<PlannedBlock>& blocks,
+            int looks, std::vector<Outcome>* verdicts);
 
   // --- Of the catalog and of members (catalog_trials.cc).
   // Rule A6.

@@ -108,7 +108,9 @@ TEST_F(CappedListenerTest, NoDescriptorsComeWithCalls) {
   const Descriptor server_one = accepted_.Take();
   int takes = 1;
   socklen_t size = sizeof(takes);
-  // SO_PASSRIGHTS.
+  // SO_PASSRIGHTS. Skipped where the kernel does not have it: nothing else
+  // keeps descriptors out of a stream that gRPC reads. docs/CORRECTNESS.md, S4,
+  // says what that leaves open.
   if (getsockopt(server_one.get(), SOL_SOCKET, 83, &takes, &size) != 0) {
     GTEST_SKIP() << "a kernel before 6.16";
   }
