@@ -88,7 +88,7 @@ struct ClientOptions {
   // forgotten is logged with the place that opened it. Costs two system calls a
   // block. Not said: on where the SDK is a debug or sanitizer build.
   std::optional<bool> check_views;
-  // Connections to one node.
+  // Connections to one node, besides up to 16 of threads in blocking calls.
   int streams_per_node = 4;
   absl::Duration stream_connect_timeout = absl::Seconds(1);
   // Threads that Connect starts for tasks and copies. Create has the executor's

@@ -111,7 +111,8 @@ class Client(_core.ClientBase):
         map_local_blocks: False: local blocks too come by the stream.
         call_frames: False: every control call goes as gRPC.
         check_views: views fault once closed; slow, for finding misuse.
-        streams_per_node: connections to one node.
+        streams_per_node: connections to one node, besides up to 16 of threads
+            in blocking calls.
         threads: of the SDK's own, for tasks and copies.
         log_fd: descriptor to write a line to when something happened that an
             operator should know, e.g. 2; None: nothing is logged.
